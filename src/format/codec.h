@@ -1,0 +1,86 @@
+#pragma once
+// The table of page codecs. A page format is a pair: one K codec and one V codec. A codec sees rows of one KV
+// head in its own frame and knows nothing of pages, tiers or models; centring and rotation happen outside
+// (format/plane.h), so adding a codec adds one folder and one line in codec.cc.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "varve/status.h"
+
+namespace varve::format {
+
+/// Tokens per tile. A tile is the unit of encoding and of attention; pages are whole tiles.
+inline constexpr int kTileTokens = 64;
+
+enum class KCodec : uint8_t { kF16, kFp8, kInt8, kTq6, kTq5, kTq4, kTq3, kTq2, kCount };
+enum class VCodec : uint8_t { kF16, kFp8, kInt8, kTq4, kTq3, kTq2, kCount };
+
+/// What is removed from K before coding and added back exactly at read time (FORMAT.md of tq, section "Centre").
+enum class Centre : uint8_t {
+  kNone,    ///< nothing
+  kPost,    ///< the page mean of the keys as they are (after RoPE)
+  kRotary,  ///< the page mean taken before RoPE, turned to each token's position
+};
+
+/// How one layer's K and V of one page are stored.
+struct LayerFormat {
+  KCodec k = KCodec::kF16;
+  VCodec v = VCodec::kF16;
+  Centre centre = Centre::kNone;
+  bool operator==(const LayerFormat&) const = default;
+};
+
+/// The frame a codec's rows live in: f16 keeps rows as they are, all others are turned by format::Rotation.
+enum class Frame : uint8_t { kPlain, kRotated };
+
+/// Options that reach the encoders and are recorded in the codec fingerprint.
+struct EncodeOptions {
+  /// K norm correction: false = matched norm |k|/|c|, true = inner product |k|^2/<k,c> (docs/adr: norm correction).
+  bool inner_product_norm = true;
+};
+
+struct KCodecInfo {
+  KCodec id;
+  const char* name;  ///< "f16", "fp8", "int8", "k4" ...
+  int bits;          ///< code width
+  Frame frame;
+  /// Bytes of one tile of one KV head. Multiple of kCacheLine for every supported head_dim.
+  size_t (*tile_bytes)(int head_dim);
+  /// rows: [kTileTokens][head_dim] fp32, centred, in `frame`. Fewer than kTileTokens tokens are padded with zero rows.
+  /// A row that holds NaN or infinity decodes to NaN in all its dims; it never touches other rows.
+  void (*encode)(const float* rows, int head_dim, const EncodeOptions& options, uint8_t* tile);
+  /// Scalar reference. rows: [kTileTokens][head_dim] fp32 in `frame`.
+  void (*decode)(const uint8_t* tile, int head_dim, float* rows);
+};
+
+struct VCodecInfo {
+  VCodec id;
+  const char* name;
+  int bits;
+  Frame frame;
+  size_t (*tile_bytes)(int head_dim);
+  void (*encode)(const float* rows, int head_dim, const EncodeOptions& options, uint8_t* tile);
+  void (*decode)(const uint8_t* tile, int head_dim, float* rows);
+};
+
+const KCodecInfo& k_codec(KCodec id);
+const VCodecInfo& v_codec(VCodec id);
+
+/// Supported head dims: 64, 80, 96, 128, 192, 256.
+bool head_dim_supported(int head_dim);
+
+/// Parses "f16", "fp8", "int8" (both sides) or "k<K>v<V>" with K in {8,6,5,4,3,2} and V in {8,4,3,2}
+/// (k8/v8 are int8). The error lists what is valid.
+Result<LayerFormat> parse_format(std::string_view name, Centre centre);
+/// Inverse of parse_format.
+std::string format_name(const LayerFormat& format);
+Result<Centre> parse_centre(std::string_view name);  ///< "none", "post", "rotary"
+const char* centre_name(Centre centre);
+
+/// f16 rows are written in place, token by token; every other format is written tile by tile from an f16 open tile.
+inline bool is_direct(const LayerFormat& f) { return f.k == KCodec::kF16 && f.v == VCodec::kF16; }
+
+}  // namespace varve::format

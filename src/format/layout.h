@@ -1,0 +1,58 @@
+#pragma once
+// Where the layers of a page sit inside a slot: one SlotLayout per (attention class, tier), computed from the profile.
+
+#include <vector>
+
+#include "format/plane.h"
+
+namespace varve::format {
+
+/// Geometry of one KV-owning layer as the page formats and attention see it.
+struct LayerGeometry {
+  int layer = 0;  ///< the model's layer index
+  int q_heads = 0;
+  int kv_heads = 0;
+  HeadGeometry head;
+  float scale = 0;    ///< multiplies q.k
+  float softcap = 0;  ///< 0: none, else cap * tanh(score / cap)
+  int window = 0;     ///< 0: full attention, else keys at positions > query - window
+
+  int group() const { return q_heads / kv_heads; }
+};
+
+struct LayerSlot {
+  LayerFormat format;
+  PlaneLayout plane;
+  size_t offset = 0;  ///< of this layer's kv_heads planes inside the slot
+};
+
+/// Layout of one slot: every layer of an attention class, head-major inside a layer.
+struct SlotLayout {
+  int page_tokens = 0;
+  std::vector<LayerSlot> layers;  ///< by ordinal within the class, not by model layer index
+  size_t bytes = 0;
+  size_t payload_bytes = 0;  ///< codes alone; bytes - payload is metadata and padding
+
+  size_t plane(int ordinal, int kv_head) const {
+    const LayerSlot& l = layers[static_cast<size_t>(ordinal)];
+    return l.offset + static_cast<size_t>(kv_head) * l.plane.bytes;
+  }
+};
+
+/// formats: one per layer of the class, same order as `layers`. page_tokens: multiple of kTileTokens.
+SlotLayout slot_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats,
+                       int page_tokens);
+
+/// The exact (f16) strip of one sequence in one class: `sink_tokens` first rows, then the open tile.
+/// Per layer and KV head: K sink rows, K open rows, V sink rows, V open rows, each [tokens][head_dim] f16.
+/// Layers in a direct (f16) format own no strip; when no layer needs one, bytes is 0.
+struct StripLayout {
+  int sink_tokens = 0;  ///< at most 16
+  std::vector<size_t> layer_offset;
+  std::vector<size_t> head_bytes;
+  size_t bytes = 0;
+};
+StripLayout strip_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& recent_formats,
+                         int sink_tokens);
+
+}  // namespace varve::format

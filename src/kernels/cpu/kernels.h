@@ -1,0 +1,76 @@
+#pragma once
+// The CPU kernel table: raw pointers in, raw pointers out, no pages, no models. One table per instruction set; the
+// best one that the machine has is chosen once, and any can be forced (`--kernel`).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "format/codec.h"
+#include "varve/status.h"
+
+namespace varve::kernels {
+
+using format::KCodec;
+using format::kTileTokens;
+using format::VCodec;
+
+inline constexpr size_t kKCodecs = static_cast<size_t>(KCodec::kCount);
+inline constexpr size_t kVCodecs = static_cast<size_t>(VCodec::kCount);
+
+/// The query heads of one GQA group, prepared once per row and layer.
+struct QueryGroup {
+  int group = 0;                  ///< query heads that share the KV head, >= 1
+  int head_dim = 0;
+  const float* rows = nullptr;    ///< [group][head_dim] fp32 in the codec's frame, attention scale folded in
+  const int16_t* codes = nullptr; ///< [group][head_dim]: rows[g][d] = step[g] * codes[g][d], |codes| <= 32767
+  const float* step = nullptr;    ///< [group]
+};
+
+struct Kernels {
+  const char* name;  ///< "generic", "avx2", "avx512" ...
+
+  /// scores[g * 64 + t] = dot(q_g, k_t) over one tile, t in [0, 64), norms applied, centre NOT added.
+  using KScores = void (*)(const uint8_t* tile, const QueryGroup& q, float* scores);
+  /// acc[g * head_dim + d] += sum_t p[g * 64 + t] * v[t][d] over one tile. p: [group][64] fp32, zero where masked.
+  using VAccumulate = void (*)(const uint8_t* tile, int head_dim, int group, const float* p, float* acc);
+  /// rows: [64][head_dim] fp32 in the codec's frame.
+  using Decode = void (*)(const uint8_t* tile, int head_dim, float* rows);
+  using Encode = void (*)(const float* rows, int head_dim, const format::EncodeOptions& options, uint8_t* tile);
+
+  std::array<KScores, kKCodecs> k_scores;
+  std::array<VAccumulate, kVCodecs> v_accumulate;
+  std::array<Decode, kKCodecs> k_decode;
+  std::array<Decode, kVCodecs> v_decode;
+  std::array<Encode, kKCodecs> k_encode;
+  std::array<Encode, kVCodecs> v_encode;
+
+  /// codes, step of a QueryGroup from its rows.
+  void (*quantize_query)(const float* rows, int group, int head_dim, int16_t* codes, float* step);
+  /// y = H.S.x on n rows in place (format::Rotation::forward / inverse).
+  void (*rotate)(float* rows, int n, int head_dim, const float* signs);
+  void (*unrotate)(float* rows, int n, int head_dim, const float* signs);
+  /// Scores of `n` f16 rows in the plain frame: scores[g * stride + t] for t in [0, n). k: [n][head_dim] f16.
+  void (*f16_scores)(const uint16_t* k, int n, const QueryGroup& q, int stride, float* scores);
+  void (*f16_accumulate)(const uint16_t* v, int n, int head_dim, int group, int stride, const float* p, float* acc);
+  /// scores[t] <- exp(scores[t] - max) for t in [0, n), returns their sum; -inf gives 0. Relative error <= 2e-7... of exp.
+  float (*exp_sum)(float* scores, int n, float max);
+  float (*max)(const float* x, int n);
+  /// scores[t] += sum_p a[p] cos(t theta_p) + b[p] sin(t theta_p), t in [0, 64). cos, sin: [64][pairs] (RotaryTable).
+  void (*add_centre_curve)(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
+                           float* scores);
+  /// c[m][n] (+)= a[m][k] . b[k][n], fp32 row-major with leading dimensions; accumulate says whether c is added to.
+  void (*gemm)(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
+               bool accumulate);
+  void (*f32_to_f16)(const float* src, uint16_t* dst, size_t n);
+  void (*f16_to_f32)(const uint16_t* src, float* dst, size_t n);
+};
+
+/// Every table this machine can run, best first; the last is always "generic", the scalar reference.
+const std::vector<const Kernels*>& available();
+/// `name` empty: the best. Unknown or not runnable here: an error that says what is required and what is there.
+Result<const Kernels*> choose(std::string_view name);
+
+}  // namespace varve::kernels

@@ -1,0 +1,45 @@
+#pragma once
+// Runs a model's graph for one step on the CPU. Attention is somebody else's (attention::LayerAttention).
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/layer_attention.h"
+#include "model/model.h"
+#include "varve/status.h"
+
+namespace varve::model {
+
+struct StepInput {
+  std::span<const int32_t> tokens;       ///< [rows]
+  std::span<const int32_t> positions;    ///< [rows]
+  std::span<const int32_t> output_rows;  ///< rows whose logits are wanted, ascending; may be empty
+};
+
+class Executor {
+ public:
+  struct Options {
+    int threads = 1;
+    int max_rows = 512;  ///< most rows of one step
+  };
+  static Result<std::unique_ptr<Executor>> create(std::shared_ptr<Model> model, const Options& options);
+  ~Executor();
+
+  /// logits: [output_rows][vocabulary] fp32. Graphs are cached by (rows, outputs) so that decode rebuilds nothing.
+  Status run(const StepInput& input, attention::LayerAttention& attention, std::span<float> logits);
+
+  /// Runs fn(thread, threads) on every thread of the pool and waits.
+  void parallel(const std::function<void(int, int)>& fn);
+
+  int threads() const;
+  size_t compute_bytes() const;  ///< activation buffers
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  Executor();
+};
+
+}  // namespace varve::model
