@@ -76,9 +76,9 @@ int main(int argc, char** argv) {
     return "";
   };
   std::vector<std::string> arguments = read_arguments(argc, argv);
-  if (!arguments.empty() && arguments[0].rfind('-', 0) != 0 && !app.get_subcommand_no_throw(arguments[0]))
-    return report("",
-                  varve::invalid_argument("unknown command '" + arguments[0] + "' (known: " + names(defined) + ")"));
+  const std::string first = arguments.empty() || arguments[0].starts_with('-') ? "" : arguments[0];
+  if (!first.empty() && std::ranges::none_of(defined, [&](const auto& one) { return one.first->get_name() == first; }))
+    return report("", varve::invalid_argument("unknown command '" + first + "' (known: " + names(defined) + ")"));
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));

@@ -6,23 +6,16 @@ namespace varve::cli {
 
 ExitCode exit_code(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk:
-      return kExitOk;
-    case StatusCode::kInvalidArgument:
-      return kExitUsage;
+    case StatusCode::kOk: return kExitOk;
+    case StatusCode::kInvalidArgument: return kExitUsage;
     case StatusCode::kNotFound:
     case StatusCode::kUnsupported:
-    case StatusCode::kCorrupt:
-      return kExitInput;
+    case StatusCode::kCorrupt: return kExitInput;
     case StatusCode::kResourceExhausted:
-    case StatusCode::kContextOverflow:
-      return kExitResources;
-    case StatusCode::kIoError:
-      return kExitSystem;
-    case StatusCode::kCancelled:
-      return kExitInterrupted;
-    case StatusCode::kInternal:
-      return kExitInternal;
+    case StatusCode::kContextOverflow: return kExitResources;
+    case StatusCode::kIoError: return kExitSystem;
+    case StatusCode::kCancelled: return kExitInterrupted;
+    case StatusCode::kInternal: return kExitInternal;
   }
   return kExitInternal;
 }

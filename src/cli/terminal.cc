@@ -22,24 +22,18 @@ std::string print(const char* format, Args... args) {
 
 std::string format_amount(uint64_t n, Unit unit) {
   switch (unit) {
-    case Unit::kBytes:
-      return format_bytes(n);
-    case Unit::kTokens:
-      return std::to_string(n) + " tok";
-    case Unit::kItems:
-      return std::to_string(n);
+    case Unit::kBytes: return format_bytes(n);
+    case Unit::kTokens: return std::to_string(n) + " tok";
+    case Unit::kItems: return std::to_string(n);
   }
   return std::to_string(n);
 }
 
 std::string format_rate(double per_second, Unit unit) {
   switch (unit) {
-    case Unit::kBytes:
-      return format_bytes(static_cast<uint64_t>(per_second)) + "/s";
-    case Unit::kTokens:
-      return print("%.0f tok/s", per_second);
-    case Unit::kItems:
-      return print("%.1f/s", per_second);
+    case Unit::kBytes: return format_bytes(static_cast<uint64_t>(per_second)) + "/s";
+    case Unit::kTokens: return print("%.0f tok/s", per_second);
+    case Unit::kItems: return print("%.1f/s", per_second);
   }
   return "";
 }
