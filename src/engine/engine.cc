@@ -97,23 +97,16 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   cache::Config config;
   config.budget_bytes = e.options.kv_budget_bytes;
   config.poison = options.poison_freed;
-  size_t least = 0;
   for (const engine::ClassPlan& c : e.plan.classes) {
     cache::ClassConfig& cc = config.classes.emplace_back();
     cc.page_tokens = options.profile.page_tokens;
     cc.window = c.window;
     for (size_t t = 0; t < cache::kTiers; ++t) cc.slot_bytes[t] = c.slots[t].bytes;
     cc.strip_bytes = c.strip.bytes;
-    least += c.slot(cache::Tier::kRecent).bytes + c.strip.bytes;
-  }
-  if (config.budget_bytes < least) {
-    return resource_exhausted("a KV budget of " + count(int64_t(config.budget_bytes)) +
-                              " bytes does not hold one page; profile " + options.profile.name + " needs at least " +
-                              count(int64_t(least)) + " bytes for a session of up to " +
-                              count(options.profile.page_tokens) + " tokens");
+    cc.tile_tokens = c.strip.bytes != 0 ? format::kTileTokens : 0;
   }
   auto cache = cache::Cache::create(config);
-  if (!cache.ok()) return cache.status();
+  if (!cache.ok()) return Status(cache.status().code(), "profile " + options.profile.name + ": " + cache.status().message());
   e.cache = std::move(*cache);
 
   auto executor =
@@ -159,16 +152,13 @@ Result<int> Engine::truncate(SessionId session, int tokens) {
   const int have = static_cast<int>(it->second.size());
   if (tokens < 0) return invalid_argument("cannot keep " + count(tokens) + " tokens");
   if (tokens >= have) return have;
-  // Rows of the open tile are exact and can be cut anywhere; a sealed tile of a coded format cannot, and neither can
-  // sinks. Cutting at a page start is always exact.
+  // The cache knows what can be cut exactly: rows of the open tile, and whole pages.
   const int page = impl_->options.profile.page_tokens;
-  const bool direct = impl_->options.profile.is_dense();
-  const bool in_open_tile = tokens / format::kTileTokens == have / format::kTileTokens;
-  int keep = direct || in_open_tile ? tokens : tokens / page * page;
-  if (Status s = impl_->cache->truncate(session, keep); !s.ok()) {
-    keep = tokens / page * page;
-    if (Status again = impl_->cache->truncate(session, keep); !again.ok()) return again;
-  }
+  int keep = tokens;
+  Status s = impl_->cache->truncate(session, keep);
+  if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = tokens / page * page);
+  if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = 0);
+  if (!s.ok()) return s;
   it->second.resize(static_cast<size_t>(keep));
   return keep;
 }
@@ -266,7 +256,7 @@ Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
   }
   int rows = 0;
   for (const Feed& f : feeds) {
-    e.cache->settle(f.session, static_cast<int>(f.tokens.size()));
+    if (Status s = e.cache->settle(f.session, static_cast<int>(f.tokens.size())); !s.ok()) return s;
     std::vector<int32_t>& tokens = e.sessions[f.session];
     tokens.insert(tokens.end(), f.tokens.begin(), f.tokens.end());
     rows += static_cast<int>(f.tokens.size());
