@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "cache/state.h"
 
@@ -99,6 +100,8 @@ size_t Cache::shortfall(SequenceId sequence, int tokens) const { return state_->
 Status Cache::settle(SequenceId sequence, int tokens) { return state_->settle(sequence, tokens); }
 Status Cache::truncate(SequenceId sequence, int tokens) { return state_->truncate(sequence, tokens); }
 
+bool Cache::contains(SequenceId sequence) const { return std::as_const(*state_).find(sequence) != nullptr; }
+
 int Cache::length(SequenceId id) const {
   const Sequence* sequence = std::as_const(*state_).find(id);
   return sequence == nullptr ? 0 : sequence->length;
@@ -144,15 +147,15 @@ std::optional<PageInfo> Cache::page(PageId id) const {
                 .sealed = page->sealed,
                 .converting = page->converting,
                 .requests = page->requests,
+                .holder = 0,
                 .shortest_length = 0};
-  bool first = true;
   for (const auto& [sequence_id, sequence] : state_->sequences()) {
     const BlockTable& table = sequence.classes[page->cls];
     const int index = page->start / state_->cls(page->cls).page_tokens - table.first;
     if (index < 0 || static_cast<size_t>(index) >= table.pages.size()) continue;
     if (table.pages[static_cast<size_t>(index)] != id) continue;
-    info.shortest_length = first ? sequence.length : std::min(info.shortest_length, sequence.length);
-    first = false;
+    info.shortest_length = info.holder == 0 ? sequence.length : std::min(info.shortest_length, sequence.length);
+    if (info.holder == 0) info.holder = sequence_id;
   }
   return info;
 }

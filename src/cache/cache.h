@@ -77,6 +77,7 @@ struct PageInfo {
   bool sealed;
   bool converting;
   uint32_t requests;    ///< sequences that hold it
+  SequenceId holder;    ///< the lowest id among them; 0: none is left (only a conversion keeps the page)
   int shortest_length;  ///< settled tokens of the shortest of them: the page's age is counted from there
 };
 
@@ -167,7 +168,8 @@ class Cache {
   /// back that pages of its window are already released.
   Status truncate(SequenceId sequence, int tokens);
 
-  int length(SequenceId sequence) const;  ///< settled tokens; 0 for an unknown id
+  bool contains(SequenceId sequence) const;  ///< started and not finished
+  int length(SequenceId sequence) const;     ///< settled tokens; 0 for an unknown id
   /// The block table, ordered by position, reserved pages included (tokens = 0 for those not yet settled).
   std::vector<BlockEntry> blocks(SequenceId sequence, size_t cls) const;
   uint8_t* strip(SequenceId sequence, size_t cls);  ///< null when the class has none or the id is unknown

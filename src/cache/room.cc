@@ -44,18 +44,19 @@ Status CacheState::make_room(const Demand& demand, size_t headroom, const std::s
     message << "); " << holders();
     return resource_exhausted(message.str());
   }
-  // What a pool's slabs may take: all that is left, minus the headroom and what the pools after it still need.
-  size_t rest = growth;
+  // Full slabs may use what nobody needs: not the headroom, and not what the pools after this one must have.
+  const size_t spare = budget_.left() - growth;
+  size_t slack = spare > headroom_ ? spare - headroom_ : 0;
   for (size_t i = 0; i < demand.slots.size(); ++i) {
     const auto& [pool, slots] = demand.slots[i];
     const size_t own = pool->growth_bytes(slots);
     if (own == 0) continue;
-    rest -= own;
-    Status status = pool->grow(slots, budget_.left() - headroom - rest);
-    if (!status.ok()) {
+    const size_t used_before = budget_.used;
+    if (Status status = pool->grow(slots, own + slack); !status.ok()) {
       for (size_t j = 0; j < i; ++j) demand.slots[j].first->give_back_empty();
       return status;
     }
+    slack -= budget_.used - used_before - own;
   }
   return {};
 }
