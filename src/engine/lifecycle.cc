@@ -108,10 +108,6 @@ size_t Lifecycle::relieve(int64_t step, size_t bytes) {
   return controller_->relieve(step, bytes, [this](std::span<const cache::WorkUnit> units) { convert(units); });
 }
 
-void Lifecycle::flush(int64_t step) {
-  if (controller_) controller_->flush(step, [this](std::span<const cache::WorkUnit> units) { convert(units); });
-}
-
 void Lifecycle::convert(std::span<const cache::WorkUnit> units) {
   if (units.empty()) return;
   if (scratch_.size() == 0) {

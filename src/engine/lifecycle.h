@@ -29,8 +29,6 @@ class Lifecycle {
   void advance(int64_t step, int rows);
   /// A reservation lacks `bytes`: converts what may be converted now. Returns the bytes gained.
   size_t relieve(int64_t step, size_t bytes);
-  /// Converts everything that waits, e.g. before bytes are reported at the end of a prefill.
-  void flush(int64_t step);
 
   void report(EngineStats& stats) const;
   size_t scratch_bytes() const { return scratch_.size(); }
