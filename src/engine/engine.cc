@@ -98,6 +98,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   cache::Config config;
   config.budget_bytes = e.options.kv_budget_bytes;
   config.poison = options.poison_freed;
+  config.slab_bytes = 1;  // one slot a slab: a page that goes gives its memory back at once
   for (const engine::ClassPlan& c : e.plan.classes) {
     cache::ClassConfig& cc = config.classes.emplace_back();
     cc.page_tokens = options.profile.page_tokens;
