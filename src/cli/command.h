@@ -31,6 +31,7 @@ std::span<const Command> commands();
 
 Action define_complete(CLI::App& app);
 Action define_pull(CLI::App& app);
+Action define_run(CLI::App& app);
 Action define_version(CLI::App& app);
 
 }  // namespace varve::cli

@@ -1,0 +1,237 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/documents.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/run_report.h"
+#include "cli/sampling_options.h"
+#include "cli/terminal.h"
+#include "engine/generate.h"
+#include "model/chat.h"
+#include "model/text.h"
+
+namespace varve::cli {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string prompt, system, chat_template, questions;
+  std::vector<std::string> files;
+  bool raw = false;
+  bool json = false;
+};
+
+using Tokens = std::vector<int32_t>;
+
+/// One prompt per question: the documents and the question through the model's chat template, or as they are.
+class PromptBuilder {
+ public:
+  static Result<std::unique_ptr<PromptBuilder>> create(const model::Model& model, const RunOptions& options) {
+    std::unique_ptr<PromptBuilder> out(new PromptBuilder(model, options));
+    auto made = model::ChatTemplate::create(model, options.chat_template);
+    if (!made.ok()) return made.status();
+    // A base model has no template: its text continues as it is.
+    if (!options.raw && (*made)->is_explicit()) out->template_ = std::move(*made);
+    return out;
+  }
+
+  Result<Tokens> build(const std::string& question) const {
+    auto user = join_documents(options_.files, question);
+    if (!user.ok()) return user.status();
+    if (user->find_first_not_of(" \t\r\n") == std::string::npos) {
+      return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
+    }
+    if (!template_) return model::tokenize(model_, *user, true, false);
+    std::vector<model::ChatMessage> messages;
+    if (!options_.system.empty()) messages.push_back({.role = "system", .content = options_.system});
+    messages.push_back({.role = "user", .content = *user});
+    const auto prompt = template_->apply(messages, {});
+    if (!prompt.ok()) return prompt.status();
+    return model::tokenize(model_, prompt->text, false, true);
+  }
+
+ private:
+  PromptBuilder(const model::Model& model, const RunOptions& options) : model_(model), options_(options) {}
+  const model::Model& model_;
+  const RunOptions& options_;
+  std::unique_ptr<model::ChatTemplate> template_;
+};
+
+/// Tokens that every prompt starts with; each keeps at least one of its own so that there is something to feed.
+size_t shared_prefix(const std::vector<Tokens>& prompts) {
+  size_t shared = prompts[0].size() - 1;
+  for (const Tokens& p : prompts) {
+    shared = std::min(shared, p.size() - 1);
+    shared = static_cast<size_t>(
+        std::mismatch(p.begin(), p.begin() + std::ptrdiff_t(shared), prompts[0].begin()).first - p.begin());
+  }
+  return shared;
+}
+
+Status feed_with_progress(Engine& engine, SessionId session, std::span<const int32_t> tokens,
+                          std::vector<float>& logits) {
+  if (tokens.empty()) return {};
+  Progress progress("reading", tokens.size(), Unit::kTokens);
+  return engine.feed(session, tokens, Logits::kLast, logits, [&](int done, int) {
+    progress.update(static_cast<uint64_t>(done));
+    return !interrupted();
+  });
+}
+
+class Runner {
+ public:
+  Runner(Engine& engine, const RunOptions& options) : engine_(engine), options_(options) {}
+
+  /// Feeds `tokens` to the session and answers.
+  Result<Run> answer(SessionId session, std::span<const int32_t> tokens, int cached_tokens, double started) {
+    std::vector<float> logits;
+    if (Status s = feed_with_progress(engine_, session, tokens, logits); !s.ok()) return s;
+    auto sampler = model::Sampler::create(engine_.model(), options_.sampling.sampler);
+    if (!sampler.ok()) return sampler.status();
+    Run run;
+    run.prompt_tokens = cached_tokens + static_cast<int>(tokens.size());
+    run.cached_tokens = cached_tokens;
+    run.profile = engine_.profile();
+    const double fed = now_s() - started;
+    engine::GenerateOptions generate_options{.max_tokens = options_.sampling.max_tokens, .stops = {}, .on_text = {}};
+    generate_options.on_text = [&](std::string_view text) {
+      if (!options_.json) std::cout << text << std::flush;
+      return !interrupted();
+    };
+    auto generation = engine::generate(engine_, session, **sampler, logits, generate_options);
+    if (!generation.ok()) return generation.status();
+    run.generation = std::move(*generation);
+    run.answer = run.generation.text;
+    run.ttft_s = fed + run.generation.first_token_s;
+    run.stats = engine_.stats();
+    return run;
+  }
+
+ private:
+  Engine& engine_;
+  const RunOptions& options_;
+};
+
+Status check_lengths(const std::vector<Tokens>& prompts, const Engine& engine) {
+  for (const Tokens& p : prompts) {
+    if (int(p.size()) >= engine.context_tokens()) {
+      return context_overflow("the prompt has " + std::to_string(p.size()) + " tokens; the context of " +
+                              std::to_string(engine.context_tokens()) + " leaves no room for an answer");
+    }
+  }
+  return {};
+}
+
+Status run_all(const RunOptions& options) {
+  catch_interrupts();
+  std::vector<std::string> questions = {options.prompt};
+  if (!options.questions.empty()) {
+    if (!options.prompt.empty()) return invalid_argument("-p and --questions exclude each other");
+    auto lines = read_lines(options.questions);
+    if (!lines.ok()) return lines.status();
+    questions = std::move(*lines);
+  }
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  // Files and an empty prompt are checked before a model is loaded for nothing.
+  for (const std::string& q : questions) {
+    const auto text = join_documents(options.files, q);
+    if (!text.ok()) return text.status();
+    if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
+      return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
+    }
+  }
+  const auto model = open_model(options.model);
+  if (!model.ok()) return model.status();
+  const auto engine = open_engine(*model, options.model, *profile);
+  if (!engine.ok()) return engine.status();
+  const auto builder = PromptBuilder::create(**model, options);
+  if (!builder.ok()) return builder.status();
+  std::vector<Tokens> prompts;
+  for (const std::string& q : questions) {
+    auto tokens = (*builder)->build(q);
+    if (!tokens.ok()) return tokens.status();
+    prompts.push_back(std::move(*tokens));
+  }
+  if (Status s = check_lengths(prompts, **engine); !s.ok()) return s;
+
+  Runner runner(**engine, options);
+  const auto session = (*engine)->start();
+  if (!session.ok()) return session.status();
+  if (options.questions.empty()) {
+    auto run = runner.answer(*session, prompts[0], 0, now_s());
+    if (!run.ok()) return run.status();
+    if (options.json) {
+      std::cout << run_json(*run).dump(2) << "\n";
+    } else {
+      std::cout << "\n";
+      print_run(std::cerr, *run);
+    }
+    return interrupted() ? Status(StatusCode::kCancelled, "stopped; the answer is incomplete") : Status();
+  }
+
+  const double started = now_s();
+  const size_t shared = shared_prefix(prompts);
+  std::vector<float> unused;
+  const std::span<const int32_t> document(prompts[0].data(), shared);
+  if (Status s = feed_with_progress(**engine, *session, document, unused); !s.ok()) return s;
+  const double read_s = now_s() - started;
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto fork = (*engine)->fork(*session);
+    if (!fork.ok()) return fork.status();
+    // The first question pays for reading the document; the others find it in the cache.
+    const int cached = i == 0 ? 0 : static_cast<int>(shared);
+    const double question_started = i == 0 ? now_s() - read_s : now_s();
+    if (!options.json) std::cout << "> " << questions[i] << "\n";
+    auto run = runner.answer(*fork, std::span<const int32_t>(prompts[i]).subspan(shared), int(shared),
+                             question_started);
+    if (!run.ok()) return run.status();
+    run->cached_tokens = cached;
+    (*engine)->finish(*fork);
+    nlohmann::ordered_json entry = {{"question", questions[i]}};
+    entry.update(run_json(*run));
+    runs.push_back(std::move(entry));
+    if (!options.json) {
+      std::cout << "\n\n";
+      if (i + 1 == prompts.size()) print_run(std::cerr, *run);
+    }
+    if (interrupted()) return Status(StatusCode::kCancelled, "stopped after " + std::to_string(i + 1) + " questions");
+  }
+  if (options.json) std::cout << runs.dump(2) << "\n";
+  return {};
+}
+
+}  // namespace
+
+Action define_run(CLI::App& app) {
+  const auto options = std::make_shared<RunOptions>();
+  add_model_option(app, options->model);
+  app.add_option("-p,--prompt", options->prompt, "the question or text");
+  app.add_option("-f,--file", options->files, "documents to read before the prompt, in this order; - is stdin")
+      ->type_name("FILE");
+  app.add_option("--questions", options->questions,
+                 "one question a line, each on its own fork of the documents; answers as a JSON array with --json")
+      ->type_name("FILE");
+  app.add_option("--system", options->system, "system message");
+  app.add_option("--chat-template", options->chat_template, "a Jinja template instead of the model's own");
+  app.add_flag("--raw", options->raw, "continue the text as it is, without a chat template");
+  app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
+  add_engine_options(app, options->model);
+  add_sampling_options(app, options->sampling);
+  app.footer(
+      "Examples:\n"
+      "  varve run -m smollm2-135m -p \"Why is the sky blue?\"\n"
+      "  varve run -m model.gguf -f report.txt -p \"What was the revenue?\" --profile minima --json\n"
+      "  varve run -m model.gguf -f manual.txt --questions questions.txt --json > answers.json\n"
+      "The answer streams to stdout; the table of what it cost goes to stderr.");
+  return [options] { return run_all(*options); };
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,125 @@
+#include "cli/model_options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "cli/interrupt.h"
+#include "cli/paths.h"
+#include "cli/terminal.h"
+
+namespace varve::cli {
+namespace {
+
+/// Digits of a codec for a llama.cpp KV type name, e.g. q4_0 -> 4.
+Result<std::string> codec_of_cache_type(const std::string& type, const char* flag) {
+  static const std::pair<const char*, const char*> kTypes[] = {
+      {"f16", "f16"}, {"q8_0", "8"}, {"q5_0", "5"}, {"q5_1", "5"}, {"q4_0", "4"}, {"q4_1", "4"},
+      {"fp8", "fp8"}, {"int8", "8"}, {"8", "8"},    {"6", "6"},    {"5", "5"},    {"4", "4"},
+      {"3", "3"},     {"2", "2"}};
+  std::string list;
+  for (const auto& [name, codec] : kTypes) {
+    if (type == name) return std::string(codec);
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  return invalid_argument(std::string(flag) + " " + type + " is not a cache type (known: " + list + ")");
+}
+
+}  // namespace
+
+void add_model_option(CLI::App& app, ModelOptions& options) {
+  options.model_dir = default_model_dir().string();
+  app.add_option("-m,--model", options.model, "a GGUF file, or a key of `varve pull --list`")
+      ->type_name("MODEL")
+      ->required();
+  app.add_option("--model-dir", options.model_dir, "where keys are looked up")
+      ->type_name("DIR")
+      ->capture_default_str();
+}
+
+void add_engine_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--profile", options.profile,
+                 "dense, fp8, int8, minima; a format for every page such as k4v3; or a JSON file")
+      ->type_name("PROFILE")
+      ->capture_default_str();
+  app.add_option("--cache-type-k", options.cache_type_k,
+                 "(also -ctk) every key in this width: f16, q8_0, q5_0, q4_0, or 8, 6, 5, 4, 3, 2 bits");
+  app.add_option("--cache-type-v", options.cache_type_v,
+                 "(also -ctv) every value in this width: f16, q8_0, q4_0, or 8, 4, 3, 2 bits");
+  app.add_option("-c,--ctx-size", options.context_tokens, "most tokens of one session [what the model was trained on]")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_option("-t,--threads", options.threads, "threads [all processors]")->check(CLI::Range(1, 512));
+  app.add_option("--chunk", options.chunk_tokens, "most tokens of one prefill step")
+      ->check(CLI::Range(1, 8192))
+      ->capture_default_str();
+  app.add_option("--kv-budget", options.kv_budget, "most memory of pages, e.g. 512M or 8G [3/4 of what is free]");
+  app.add_option("--kernel", options.kernel, "force a kernel table (`varve bench support` lists them)");
+  app.add_option("--n-gpu-layers", options.gpu_layers, "(also -ngl) layers on a GPU: this build runs on the CPU, so 0")
+      ->capture_default_str();
+}
+
+Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options) {
+  const auto path = resolve_model(options.model, options.model_dir);
+  if (!path.ok()) return path.status();
+  Progress progress("loading", 100, Unit::kItems);
+  model::LoadOptions load;
+  load.progress = [&](float fraction) {
+    progress.update(static_cast<uint64_t>(fraction * 100));
+    return !interrupted();
+  };
+  return model::Model::load(*path, load);
+}
+
+Result<Profile> choose_profile(const ModelOptions& options) {
+  if (options.cache_type_k.empty() && options.cache_type_v.empty()) return Profile::load(options.profile);
+  const auto k = codec_of_cache_type(options.cache_type_k.empty() ? "f16" : options.cache_type_k, "-ctk");
+  if (!k.ok()) return k.status();
+  const auto v = codec_of_cache_type(options.cache_type_v.empty() ? "f16" : options.cache_type_v, "-ctv");
+  if (!v.ok()) return v.status();
+  return Profile::uniform(*k == *v && *k == "f16" ? "f16" : "k" + *k + "v" + *v);
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,
+                                            const Profile& profile) {
+  if (options.gpu_layers > 0) {
+    return unsupported("-ngl " + std::to_string(options.gpu_layers) + ": this build runs on the CPU only");
+  }
+  EngineOptions engine;
+  engine.profile = profile;
+  engine.threads = options.threads;
+  engine.context_tokens = options.context_tokens;
+  engine.chunk_tokens = options.chunk_tokens;
+  engine.kernel = options.kernel;
+  if (!options.kv_budget.empty()) {
+    const auto bytes = parse_bytes(options.kv_budget);
+    if (!bytes.ok()) return Status(bytes.status().code(), "--kv-budget: " + bytes.status().message());
+    engine.kv_budget_bytes = *bytes;
+  }
+  return Engine::create(model, engine);
+}
+
+Result<size_t> parse_bytes(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end, text.data() + text.size());
+  if (unit.ends_with("iB")) unit.resize(unit.size() - 2);
+  const size_t power = std::string("KMGT").find(unit);
+  const bool known = unit.empty() || (unit.size() == 1 && power != std::string::npos);
+  const int shift = unit.empty() ? 0 : static_cast<int>(10 * (power + 1));
+  if (error != std::errc() || !known || value == 0 || value > (UINT64_MAX >> shift)) {
+    return invalid_argument("\"" + text + "\" is not a size (examples: 512M, 8G, 1048576)");
+  }
+  return static_cast<size_t>(value << shift);
+}
+
+Result<int> parse_tokens(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const bool kilo = unit == "K" || unit == "k";
+  if (error != std::errc() || value <= 0 || (!unit.empty() && !kilo) || value > (1 << 20)) {
+    return invalid_argument("\"" + text + "\" is not a number of tokens (examples: 4096, 8K)");
+  }
+  return kilo ? value * 1024 : value;
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,46 @@
+#pragma once
+// The options that every command with a model shares, and what they open.
+
+#include <memory>
+#include <string>
+
+#include "model/model.h"
+#include "varve/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace varve::cli {
+
+struct ModelOptions {
+  std::string model;
+  std::string model_dir;
+  std::string profile = "minima";
+  std::string cache_type_k, cache_type_v;
+  std::string kv_budget;
+  std::string kernel;
+  int context_tokens = 0;
+  int threads = 0;
+  int chunk_tokens = 512;
+  int gpu_layers = 0;
+};
+
+/// -m, --model-dir.
+void add_model_option(CLI::App& app, ModelOptions& options);
+/// --profile, -ctk, -ctv, -c, -t, --kv-budget, --chunk, --kernel, -ngl.
+void add_engine_options(CLI::App& app, ModelOptions& options);
+
+/// Loads -m with a progress line. kNotFound says how to get it.
+Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options);
+/// --profile, or the uniform profile that -ctk/-ctv name.
+Result<Profile> choose_profile(const ModelOptions& options);
+Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,
+                                            const Profile& profile);
+
+/// "8G", "512M", "65536": bytes, powers of 1024.
+Result<size_t> parse_bytes(const std::string& text);
+/// A token count with an optional K (1,024): "8K", "4096".
+Result<int> parse_tokens(const std::string& text);
+
+}  // namespace varve::cli

@@ -1,0 +1,72 @@
+#include "cli/run_report.h"
+
+#include <cstdio>
+
+#include "base/system.h"
+#include "cli/terminal.h"
+
+namespace varve::cli {
+namespace {
+
+template <typename... Args>
+std::string text(const char* format, Args... args) {
+  char buffer[256];
+  std::snprintf(buffer, sizeof(buffer), format, args...);
+  return buffer;
+}
+
+}  // namespace
+
+nlohmann::ordered_json kv_json(const KvStats& kv) {
+  nlohmann::ordered_json tiers = nlohmann::ordered_json::array();
+  for (const TierStats& t : kv.tiers) {
+    tiers.push_back(
+        {{"tier", t.tier}, {"format", t.format}, {"pages", t.pages}, {"tokens", t.tokens}, {"bytes", t.bytes}});
+  }
+  return {{"dense_bytes", kv.dense_bytes},       {"physical_bytes", kv.physical_bytes},
+          {"payload_bytes", kv.payload_bytes},   {"metadata_bytes", kv.metadata_bytes},
+          {"scratch_bytes", kv.scratch_bytes},   {"ratio", kv.ratio()},
+          {"tiers", std::move(tiers)}};
+}
+
+nlohmann::ordered_json run_json(const Run& run) {
+  nlohmann::ordered_json fallbacks = nlohmann::ordered_json::object();
+  for (const auto& [reason, count] : run.stats.fallbacks) fallbacks[reason] = count;
+  return {{"answer", run.answer},
+          {"prompt_tokens", run.prompt_tokens},
+          {"cached_tokens", run.cached_tokens},
+          {"generated_tokens", run.generation.tokens},
+          {"stop_reason", engine::stop_reason_name(run.generation.reason)},
+          {"ttft_s", run.ttft_s},
+          {"decode_tok_s", run.generation.tokens_per_s()},
+          {"profile", run.profile.name},
+          {"kernel", run.stats.kernel},
+          {"kv", kv_json(run.stats.kv)},
+          {"fallbacks", std::move(fallbacks)},
+          {"transitions", run.stats.transitions},
+          {"peak_rss_bytes", peak_rss_bytes()},
+          {"profile_digest", run.profile.digest()}};
+}
+
+void print_run(std::ostream& out, const Run& run) {
+  const KvStats& kv = run.stats.kv;
+  out << text("%d prompt tokens (%d cached), %d generated (%s); first token after %.2f s, then %.1f tok/s\n",
+              run.prompt_tokens, run.cached_tokens, run.generation.tokens,
+              engine::stop_reason_name(run.generation.reason), run.ttft_s, run.generation.tokens_per_s());
+  out << text("%-10s %-8s %8s %10s %12s\n", "tier", "format", "pages", "tokens", "bytes");
+  for (const TierStats& t : kv.tiers) {
+    out << text("%-10s %-8s %8lld %10lld %12s\n", t.tier.c_str(), t.format.c_str(), static_cast<long long>(t.pages),
+                static_cast<long long>(t.tokens), format_bytes(t.bytes).c_str());
+  }
+  out << text("KV cache %s = payload %s + metadata %s + scratch %s; dense f16 %s; %.2fx smaller\n",
+              format_bytes(kv.physical_bytes).c_str(), format_bytes(kv.payload_bytes).c_str(),
+              format_bytes(kv.metadata_bytes).c_str(), format_bytes(kv.scratch_bytes).c_str(),
+              format_bytes(kv.dense_bytes).c_str(), kv.ratio());
+  out << text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
+              run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
+  if (run.stats.fallbacks.empty()) out << " none";
+  for (const auto& [reason, count] : run.stats.fallbacks) out << " " << reason << "=" << count;
+  out << "\n";
+}
+
+}  // namespace varve::cli
