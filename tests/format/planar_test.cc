@@ -80,17 +80,21 @@ TEST(Planar, PackingIsABijectionAtTheDocumentedPlaces) {
   }
 }
 
-TEST(Planar, PlacingARowAgreesWithTheIndex) {
+TEST(Planar, PlacingRowsAgreesWithTheIndex) {
   for (const int head_dim : kHeadDims) {
-    const size_t count = static_cast<size_t>(head_dim) * planar::kUnit;
-    std::vector<uint8_t> row(static_cast<size_t>(head_dim)), k(count), v(count);
-    for (int d = 0; d < head_dim; ++d) row[static_cast<size_t>(d)] = static_cast<uint8_t>(d + 1);
-    for (const int token : {0, 5, 63}) {
-      planar::place_k(row.data(), head_dim, token, k.data());
-      planar::place_v(row.data(), head_dim, token, v.data());
-      for (int d = 0; d < head_dim; ++d) {
-        ASSERT_EQ(k[planar::index(d, token, kTileTokens)], row[static_cast<size_t>(d)]);
-        ASSERT_EQ(v[planar::index(token, d, head_dim)], row[static_cast<size_t>(d)]);
+    const size_t n = static_cast<size_t>(head_dim);
+    std::vector<uint8_t> rows(4 * n), k(n * planar::kUnit), v(n * planar::kUnit);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint8_t>(i * 7 + 1);
+    for (const int token : {0, 4, 60}) {
+      for (int i = 0; i < 4; ++i)
+        planar::place_k(rows.data() + static_cast<size_t>(i) * n, head_dim, token + i, k.data());
+      planar::place_v(rows.data(), n, head_dim, token, v.data());
+      for (int i = 0; i < 4; ++i) {
+        for (int d = 0; d < head_dim; ++d) {
+          const uint8_t code = rows[static_cast<size_t>(i) * n + static_cast<size_t>(d)];
+          ASSERT_EQ(k[planar::index(d, token + i, kTileTokens)], code);
+          ASSERT_EQ(v[planar::index(token + i, d, head_dim)], code);
+        }
       }
     }
   }
