@@ -1,5 +1,6 @@
 # Imports the pinned llama.cpp build that scripts/deps.sh keeps outside the checkout (docs/adr/0001).
-# Defines llama::llama, llama::common and llama::httplib; all headers are SYSTEM.
+# Defines llama::llama, llama::common, llama::httplib and llama::json (nlohmann/json, headers only), all headers
+# SYSTEM, and the pin as VARVE_LLAMA_PACKAGE, VARVE_LLAMA_VERSION, VARVE_LLAMA_SHA256.
 
 set(_deps_args "")
 if(NOT VARVE_NATIVE)
@@ -12,6 +13,12 @@ if(NOT _deps_rc EQUAL 0)
   message(FATAL_ERROR "scripts/deps.sh failed (exit ${_deps_rc}); its messages are above")
 endif()
 string(REGEX REPLACE ".*\n" "" VARVE_LLAMA_DIR "${_deps_out}")
+foreach(_name package version sha256)
+  file(STRINGS ${CMAKE_SOURCE_DIR}/scripts/deps.sh _line REGEX "^${_name}=" LIMIT_COUNT 1)
+  string(TOUPPER ${_name} _upper)
+  string(REGEX REPLACE "^${_name}=" "" VARVE_LLAMA_${_upper} "${_line}")
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/deps.sh)
 set(_src ${VARVE_LLAMA_DIR}/src)
 set(_build ${VARVE_LLAMA_DIR}/build)
 
@@ -38,3 +45,5 @@ target_include_directories(llama::llama SYSTEM INTERFACE ${_src}/include ${_src}
 target_link_libraries(llama::common INTERFACE llama::common_base llama::llama llama::httplib)
 target_include_directories(llama::common SYSTEM INTERFACE ${_src}/common ${_src}/vendor)
 target_include_directories(llama::httplib SYSTEM INTERFACE ${_src}/vendor)
+add_library(llama::json INTERFACE IMPORTED GLOBAL)
+target_include_directories(llama::json SYSTEM INTERFACE ${_src}/vendor)

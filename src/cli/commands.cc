@@ -1,0 +1,14 @@
+#include "cli/command.h"
+
+namespace varve::cli {
+
+std::span<const Command> commands() {
+  static constexpr Command kCommands[] = {
+      {"pull", "fetch a known model or text, checked by SHA-256, and print its path", define_pull},
+      {"complete", "print a completion script for bash, zsh or fish", define_complete},
+      {"version", "print what this build is", define_version},
+  };
+  return kCommands;
+}
+
+}  // namespace varve::cli

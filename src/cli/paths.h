@@ -1,0 +1,23 @@
+#pragma once
+// Where varve keeps what it fetches, and what a -m argument means. The only place that reads the environment.
+
+#include <filesystem>
+#include <string>
+
+#include "varve/status.h"
+
+namespace varve::cli {
+
+/// ${XDG_CACHE_HOME:-~/.cache}/varve/models: the default of --model-dir.
+std::filesystem::path default_model_dir();
+/// ${XDG_CACHE_HOME:-~/.cache}/varve/texts.
+std::filesystem::path default_text_dir();
+
+/// The file that `-m NAME` stands for: a path to an existing file as it is, or a manifest key whose file was pulled
+/// into `model_dir`. A kNotFound says what to do: pull it, or which keys there are.
+Result<std::string> resolve_model(const std::string& name, const std::filesystem::path& model_dir);
+
+/// "a, b, c" of the manifest's model keys, for messages.
+std::string known_models();
+
+}  // namespace varve::cli
