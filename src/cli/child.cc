@@ -44,17 +44,18 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return list;
 }
 
-/// Waits for the child, asking `keep_going` meanwhile. Returns false when it was told to stop.
-bool wait_for(pid_t child, const std::function<bool()>& keep_going, int* wait_status) {
-  bool stopped = false;
-  while (waitpid(child, wait_status, WNOHANG) == 0) {
-    if (!stopped && keep_going && !keep_going()) {
-      stopped = true;
+/// Waits for the child, asking `keep_going` meanwhile and ending the child when the answer is no.
+int wait_for(pid_t child, const std::function<bool()>& keep_going) {
+  int wait_status = 0;
+  bool told = false;
+  while (waitpid(child, &wait_status, WNOHANG) == 0) {
+    if (!told && !keep_going()) {
+      told = true;
       kill(child, SIGTERM);
     }
     std::this_thread::sleep_for(kPollInterval);
   }
-  return !stopped;
+  return wait_status;
 }
 
 }  // namespace
@@ -76,9 +77,10 @@ Status run_child(const std::vector<std::string>& arguments, const ChildOptions& 
   if (error == ENOENT) return not_found(arguments[0] + " is not installed or not in PATH");
   if (error != 0) return io_error("cannot start " + arguments[0] + ": " + std::strerror(error));
 
-  int wait_status = 0;
-  if (!wait_for(child, options.keep_going, &wait_status)) return {StatusCode::kCancelled, "interrupted"};
+  const int wait_status = wait_for(child, options.keep_going);
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return {};
+  // Ctrl-C reaches the child as well, and it may end first: then its failure is not the news.
+  if (!options.keep_going()) return {StatusCode::kCancelled, "interrupted"};
   const std::string how = WIFEXITED(wait_status) ? "exit code " + std::to_string(WEXITSTATUS(wait_status))
                                                  : "signal " + std::to_string(WTERMSIG(wait_status));
   return io_error(arguments[0] + " failed (" + how + "): " + last_words(options.log));

@@ -14,7 +14,7 @@ struct ChildOptions {
   std::filesystem::path directory;  ///< its working directory
   std::filesystem::path temp;       ///< its TMPDIR
   std::filesystem::path log;        ///< where its stdout and stderr go
-  /// Asked about every 50 ms while it runs; false ends it, and run_child returns kCancelled. May be empty.
+  /// Asked about every 50 ms while it runs; false ends it, and run_child returns kCancelled.
   std::function<bool()> keep_going;
 };
 

@@ -22,6 +22,12 @@ Status make_directory(const fs::path& directory) {
   return {};
 }
 
+FetchOptions absolute(const FetchOptions& options) {
+  // An empty path stays empty: it means that there is no such directory.
+  const auto make = [](const fs::path& path) { return path.empty() ? path : fs::absolute(path).lexically_normal(); };
+  return {make(options.directory), make(options.packages)};
+}
+
 Result<Scratch> Scratch::make(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "cli/fetch.h"
 #include "varve/status.h"
 
 namespace varve::cli {
@@ -23,6 +24,9 @@ class Scratch {
   explicit Scratch(std::filesystem::path path) : path_(std::move(path)) {}
   std::filesystem::path path_;
 };
+
+/// The options with absolute paths: the helper programs run in another directory.
+FetchOptions absolute(const FetchOptions& options);
 
 /// Makes `directory` and says the reason when that fails.
 Status make_directory(const std::filesystem::path& directory);

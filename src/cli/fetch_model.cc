@@ -154,21 +154,23 @@ Result<fs::path> fetch_part(const ManifestPart& part, const fs::path& packages, 
                                   ":all:",
                                   "--dest",
                                   wheels.string()};
-  if (!packages.empty()) pip.insert(pip.end(), {"--no-index", "--find-links", fs::absolute(packages).string()});
+  if (!packages.empty()) pip.insert(pip.end(), {"--no-index", "--find-links", packages.string()});
   pip.push_back(part.package + "==" + part.version);
   if (const Status status = run_child(pip, child); !status.ok())
     return status.code() == StatusCode::kCancelled ? cancelled() : explain(status, part);
 
   const fs::path unpacked = scratch.path() / "unpacked";
-  for (const fs::directory_entry& wheel : fs::directory_iterator(wheels)) {
+  std::error_code error;
+  for (const fs::directory_entry& wheel : fs::directory_iterator(wheels, error)) {
     // python3 unzips too, and is already needed for pip; the package's code is only ever a file here.
     const std::vector<std::string> unzip = {"python3", "-m", "zipfile", "-e", wheel.path().string(), unpacked.string()};
     if (const Status status = run_child(unzip, child); !status.ok())
       return status.code() == StatusCode::kCancelled ? cancelled() : explain(status, part);
   }
   const fs::path file = unpacked / part.member;
-  if (!fs::is_regular_file(file)) return corrupt(part.package + "==" + part.version + " has no file " + part.member);
-  const uint64_t size = fs::file_size(file);
+  if (!fs::is_regular_file(file, error))
+    return corrupt(part.package + "==" + part.version + " has no file " + part.member);
+  const uint64_t size = fs::file_size(file, error);
   if (size != part.bytes)
     return corrupt(part.member + " of " + part.package + "==" + part.version + " has " + std::to_string(size) +
                    " bytes, expected " + std::to_string(part.bytes));
@@ -221,7 +223,8 @@ Status set_aside(const fs::path& destination, const fs::path& partial) {
 
 }  // namespace
 
-Result<std::string> fetch_model(const ManifestModel& model, const FetchOptions& options) {
+Result<std::string> fetch_model(const ManifestModel& model, const FetchOptions& given) {
+  const FetchOptions options = absolute(given);
   const fs::path destination = options.directory / model.file;
   const fs::path partial_path = destination.string() + ".partial";
   std::error_code error;

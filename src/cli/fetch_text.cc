@@ -23,7 +23,7 @@ fs::path find_deb(const fs::path& directory, const std::string& package) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
-    if (name.rfind(package + "_", 0) == 0 && entry.path().extension() == ".deb") return fs::absolute(entry.path());
+    if (name.rfind(package + "_", 0) == 0 && entry.path().extension() == ".deb") return entry.path();
   }
   return {};
 }
@@ -46,7 +46,8 @@ Result<fs::path> unpack(const ManifestText& text, const FetchOptions& options, c
   if (const Status status = run_child({"dpkg-deb", "-x", deb.string(), tree.string()}, child); !status.ok())
     return explain(status, "unpacking " + deb.filename().string());
   fs::path file = tree / text.member;
-  if (!fs::is_regular_file(file)) return corrupt(deb.filename().string() + " has no file " + text.member);
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return corrupt(deb.filename().string() + " has no file " + text.member);
   if (file.extension() == ".gz") {
     if (const Status status = run_child({"gzip", "-d", file.string()}, child); !status.ok())
       return explain(status, "unpacking " + text.member);
@@ -64,7 +65,8 @@ Result<std::string> hash_of(const fs::path& file) {
 
 }  // namespace
 
-Result<std::string> fetch_text(const ManifestText& text, const FetchOptions& options) {
+Result<std::string> fetch_text(const ManifestText& text, const FetchOptions& given) {
+  const FetchOptions options = absolute(given);
   const fs::path destination = options.directory / text.file;
   if (is_fetched(destination, text.bytes)) {
     const Result<std::string> hash = hash_of(destination);

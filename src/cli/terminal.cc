@@ -11,6 +11,7 @@ namespace varve::cli {
 namespace {
 
 constexpr int kBarCells = 24;
+constexpr int kFewestBarCells = 6;          // fewer say less than the percentage beside them
 constexpr double kSecondsBeforeRate = 0.5;  // a rate over less time than this is noise
 
 template <typename... Args>
@@ -73,18 +74,25 @@ std::string render_progress(const std::string& label, uint64_t done, uint64_t to
                             double elapsed_s, Unit unit, int columns) {
   const uint64_t fresh = done > started_at ? done - started_at : 0;
   const double rate = elapsed_s >= kSecondsBeforeRate ? static_cast<double>(fresh) / elapsed_s : 0;
+  if (total > 0) done = std::min(done, total);
+  std::string amounts = "  " + format_amount(done, unit);
+  if (total > 0) amounts += " / " + format_amount(total, unit);
+  if (rate > 0) amounts += "  " + format_rate(rate, unit);
+  if (rate > 0 && total > 0) amounts += "  " + format_duration(static_cast<double>(total - done) / rate) + " left";
+
   std::string line = label;
   if (total > 0) {
-    done = std::min(done, total);
     const double fraction = static_cast<double>(done) / static_cast<double>(total);
-    const int filled = static_cast<int>(fraction * kBarCells);
-    line += "  [" + std::string(filled, '#') + std::string(kBarCells - filled, ' ') + "]";
-    line += print("  %3d%%", static_cast<int>(fraction * 100));
+    const std::string percent = print("  %3d%%", static_cast<int>(fraction * 100));
+    const int room = columns - static_cast<int>(label.size() + percent.size() + amounts.size() + 4);
+    const int cells = std::min(room, kBarCells);  // the bar takes what the words leave
+    if (cells >= kFewestBarCells) {
+      const int filled = static_cast<int>(fraction * cells);
+      line += "  [" + std::string(filled, '#') + std::string(cells - filled, ' ') + "]";
+    }
+    line += percent;
   }
-  line += "  " + format_amount(done, unit);
-  if (total > 0) line += " / " + format_amount(total, unit);
-  if (rate > 0) line += "  " + format_rate(rate, unit);
-  if (rate > 0 && total > 0) line += "  " + format_duration(static_cast<double>(total - done) / rate) + " left";
+  line += amounts;
   if (columns > 0 && line.size() > static_cast<size_t>(columns)) line.resize(columns);
   return line;
 }

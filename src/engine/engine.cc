@@ -8,6 +8,7 @@
 #include "attention/step.h"
 #include "base/system.h"
 #include "engine/cache_plan.h"
+#include "engine/kv_stats.h"
 #include "engine/lifecycle.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
@@ -60,7 +61,7 @@ struct Engine::Impl {
 
   Status check_feeds(std::span<const Feed> feeds) const;
   Status reserve(std::span<const Feed> feeds);
-  void plan_attention(std::span<const Feed> feeds);
+  Status plan_attention(std::span<const Feed> feeds);
   Status run(std::span<const Feed> feeds, std::vector<float>& logits);
 };
 
@@ -97,6 +98,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   cache::Config config;
   config.budget_bytes = e.options.kv_budget_bytes;
   config.poison = options.poison_freed;
+  config.slab_bytes = 1;  // one slot a slab: a page that goes gives its memory back at once
   for (const engine::ClassPlan& c : e.plan.classes) {
     cache::ClassConfig& cc = config.classes.emplace_back();
     cc.page_tokens = options.profile.page_tokens;
@@ -120,7 +122,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
                                       .encode = {.inner_product_norm = options.profile.inner_product_norm}};
     e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
   }
-  e.lifecycle = std::make_unique<engine::Lifecycle>(*e.cache, e.plan, options.profile, *e.kernels, *e.executor);
+  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, options.profile, *e.kernels, *e.executor);
+  if (!lifecycle.ok()) return lifecycle.status();
+  e.lifecycle = std::move(*lifecycle);
   return engine;
 }
 
@@ -134,8 +138,7 @@ Result<SessionId> Engine::start() {
 Result<SessionId> Engine::fork(SessionId session) {
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
-  auto id = impl_->cache->fork(session);
-  if (!id.ok() && impl_->lifecycle->relieve()) id = impl_->cache->fork(session);
+  const auto id = impl_->cache->fork(session);
   if (!id.ok()) return id.status();
   std::vector<int32_t> tokens = it->second;
   impl_->sessions[*id] = std::move(tokens);
@@ -199,14 +202,15 @@ Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
 Status Engine::Impl::reserve(std::span<const Feed> feeds) {
   for (const Feed& f : feeds) {
     const int tokens = static_cast<int>(f.tokens.size());
-    Status s = cache->reserve(f.session, tokens);
-    while (s.code() == StatusCode::kResourceExhausted && lifecycle->relieve()) s = cache->reserve(f.session, tokens);
-    if (!s.ok()) return s;
+    if (const size_t lacking = cache->shortfall(f.session, tokens); lacking != 0) {
+      lifecycle->relieve(int64_t(steps), lacking);
+    }
+    if (Status s = cache->reserve(f.session, tokens); !s.ok()) return s;
   }
   return {};
 }
 
-void Engine::Impl::plan_attention(std::span<const Feed> feeds) {
+Status Engine::Impl::plan_attention(std::span<const Feed> feeds) {
   std::vector<SequenceView> views;
   for (size_t c = 0; c < plan.classes.size(); ++c) {
     views.clear();
@@ -222,8 +226,9 @@ void Engine::Impl::plan_attention(std::span<const Feed> feeds) {
       }
       row += view.rows;
     }
-    attention[c]->plan(views);
+    if (Status s = attention[c]->plan(views); !s.ok()) return s;
   }
+  return {};
 }
 
 Status Engine::Impl::run(std::span<const Feed> feeds, std::vector<float>& logits) {
@@ -251,17 +256,19 @@ Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
     std::vector<cache::SequenceId> ids;
     for (const Feed& f : feeds) ids.push_back(f.session);
     const cache::ReadGuard guard = e.cache->read(ids);
-    e.plan_attention(feeds);
+    if (Status s = e.plan_attention(feeds); !s.ok()) return s;
     if (Status s = e.run(feeds, logits); !s.ok()) return s;
   }
   int rows = 0;
+  ++e.steps;
   for (const Feed& f : feeds) {
     if (Status s = e.cache->settle(f.session, static_cast<int>(f.tokens.size())); !s.ok()) return s;
     std::vector<int32_t>& tokens = e.sessions[f.session];
     tokens.insert(tokens.end(), f.tokens.begin(), f.tokens.end());
+    e.lifecycle->settled(f.session, tokens, static_cast<int>(f.tokens.size()));
     rows += static_cast<int>(f.tokens.size());
   }
-  e.lifecycle->advance(++e.steps, rows);
+  e.lifecycle->advance(int64_t(e.steps), rows);
   return {};
 }
 
@@ -313,8 +320,7 @@ EngineStats Engine::stats() const {
   e.lifecycle->report(out);
   size_t scratch = e.lifecycle->scratch_bytes();
   for (const auto& a : e.attention) scratch += a->scratch_bytes();
-  for (const auto& [id, tokens] : e.sessions) out.kv.dense_bytes += e.plan.dense_bytes(int64_t(tokens.size()));
-  engine::count_pages(*e.cache, e.plan, scratch, out.kv);
+  out.kv = engine::count_kv(*e.cache, e.plan, scratch);
   return out;
 }
 

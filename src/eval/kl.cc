@@ -1,14 +1,11 @@
 #include "eval/kl.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "base/clock.h"
 
 namespace varve::eval {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Arm {
   std::unique_ptr<Engine> engine;

@@ -1,17 +1,13 @@
 #include "eval/speed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "base/clock.h"
 #include "eval/peer.h"
 
 namespace varve::eval {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());

@@ -1,6 +1,7 @@
 #include "model/ggml_guard.h"
 
 #include <llama.h>
+#include <log.h>
 
 #include <cstdio>
 #include <mutex>
@@ -52,6 +53,7 @@ void install_ggml_hooks() {
   static std::once_flag once;
   std::call_once(once, [] {
     llama_log_set(on_log, nullptr);
+    common_log_set_verbosity_thold(-1);  // the common library's own log would go to stderr
     previous_abort_hook = ggml_set_abort_callback(on_abort);
   });
 }

@@ -269,6 +269,7 @@ void Controller::advance(int64_t step, int budget_tokens, const WorkFn& work) {
   impl.step = step;
   impl.settle_ownership();
   for (auto& [id, queue] : impl.queues) {
+    if (!queue.earned) continue;  // publishing now would depend on whether its neighbours stepped
     std::deque<Active> part_filled;
     for (Active& a : queue.active) {
       if (impl.whole(a)) {
@@ -350,21 +351,20 @@ size_t Controller::relieve(int64_t step, size_t bytes, const WorkFn& work) {
   return gained();
 }
 
-void Controller::flush(int64_t step, const WorkFn& work) {
+void Controller::flush(int64_t step, SequenceId sequence, const WorkFn& work) {
   Impl& impl = *impl_;
   impl.step = step;
   impl.settle_ownership();
-  for (auto& [id, queue] : impl.queues) {
-    while (true) {
-      while (!queue.active.empty()) {
-        Active a = std::move(queue.active.front());
-        queue.active.pop_front();
-        impl.complete(std::move(a), work);
-      }
-      if (queue.waiting.empty()) break;
-      if (impl.start_next(queue) == Impl::Start::kNoRoom) break;
+  const auto it = impl.queues.find(sequence);
+  if (it == impl.queues.end()) return;
+  Queue& queue = it->second;
+  do {
+    while (!queue.active.empty()) {
+      Active a = std::move(queue.active.front());
+      queue.active.pop_front();
+      impl.complete(std::move(a), work);
     }
-  }
+  } while (!queue.waiting.empty() && impl.start_next(queue) != Impl::Start::kNoRoom);
 }
 
 ControllerStats Controller::stats() const {

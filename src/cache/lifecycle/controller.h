@@ -82,9 +82,10 @@ class Controller {
   /// After every Cache::settle or truncate: compares wanted and present tiers and queues what differs, oldest first.
   void settled(SequenceId sequence);
 
-  /// At a step boundary. Publishes the conversions whose units were all handed out by an earlier call, then hands out
-  /// units worth `budget_tokens` for every sequence that settled since the last call, in one call of `work`, which may
-  /// return while they still run: they must be complete before the next call of any member but stats().
+  /// At a step boundary. For every sequence that settled since the last call: publishes its conversions whose units
+  /// were all handed out by an earlier call, then hands out units worth `budget_tokens` more. All units go out in one
+  /// call of `work`, which may return while they still run: they must be complete before the next call of any member
+  /// but stats(). So a page is read in its new tier from the second step of its sequence after its last unit went out.
   void advance(int64_t step, int budget_tokens, const WorkFn& work);
 
   /// A reservation failed: finishes conversions now, those in flight first, then the oldest pages of any sequence that
@@ -92,8 +93,9 @@ class Controller {
   /// must return with its units complete. Returns the bytes gained; when 0, only finishing a sequence can help.
   size_t relieve(int64_t step, size_t bytes, const WorkFn& work);
 
-  /// Finishes everything queued and in flight now; `work` must return with its units complete.
-  void flush(int64_t step, const WorkFn& work);
+  /// Finishes everything queued and in flight of one sequence now (room permitting); `work` must return with its units
+  /// complete.
+  void flush(int64_t step, SequenceId sequence, const WorkFn& work);
 
   ControllerStats stats() const;
 
