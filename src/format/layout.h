@@ -29,7 +29,7 @@ struct LayerSlot {
 /// Layout of one slot: the page header, then every layer of an attention class, head-major inside a layer.
 struct SlotLayout {
   int page_tokens = 0;
-  size_t header_bytes = 0;  ///< of the PageHeader every slot starts with (format/page_header.h)
+  size_t header_bytes = 0;        ///< of the PageHeader every slot starts with (format/page_header.h)
   std::vector<LayerSlot> layers;  ///< by ordinal within the class, not by model layer index
   size_t bytes = 0;
   size_t payload_bytes = 0;  ///< codes alone; bytes - payload is metadata and padding

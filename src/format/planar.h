@@ -103,9 +103,15 @@ void unpack(const uint8_t* in, int head_dim, uint8_t* codes) {
 inline void place_k(const uint8_t* row, int head_dim, int token, uint8_t* codes) {
   for (int d = 0; d < head_dim; d += 4) std::memcpy(codes + index(d, token, kTileTokens), row + d, 4);
 }
-/// Same as V (r = token, o = dim).
-inline void place_v(const uint8_t* row, int head_dim, int token, uint8_t* codes) {
-  for (int d = 0; d < head_dim; ++d) codes[index(token, d, head_dim)] = row[d];
+/// Puts four tokens' codes, rows[4][stride], the first at `token` (a multiple of 4), into unit order as V (r = token,
+/// o = dim). Four at a time, because they share every four bytes of a unit.
+inline void place_v(const uint8_t* rows, size_t stride, int head_dim, int token, uint8_t* codes) {
+  uint8_t* out = codes + index(token, 0, head_dim);
+  for (int d = 0; d < head_dim; ++d) {
+    const uint32_t quad = rows[d] | uint32_t{rows[stride + d]} << 8 | uint32_t{rows[2 * stride + d]} << 16 |
+                          uint32_t{rows[3 * stride + d]} << 24;
+    std::memcpy(out + 4 * d, &quad, sizeof(quad));
+  }
 }
 
 }  // namespace varve::format::planar

@@ -27,8 +27,8 @@ struct PlaneLayout {
   size_t k_tile_bytes = 0;
   size_t v_tile_bytes = 0;
   int tiles = 0;
-  size_t bytes = 0;           ///< of the whole plane, multiple of kCacheLine
-  size_t payload_bytes = 0;   ///< codes alone: tiles * 64 * head_dim * (K bits + V bits) / 8
+  size_t bytes = 0;          ///< of the whole plane, multiple of kCacheLine
+  size_t payload_bytes = 0;  ///< codes alone: tiles * 64 * head_dim * (K bits + V bits) / 8
 
   size_t k_tile(int tile) const { return k_header_bytes + static_cast<size_t>(tile) * k_tile_bytes; }
   size_t v_tile(int tile) const {
@@ -39,8 +39,8 @@ struct PlaneLayout {
 PlaneLayout plane_layout(const LayerFormat& format, int head_dim, int page_tokens);
 
 /// Computes the centre of `n` plain key rows ([n][head_dim], the first at page offset `offset`), rounds it to f16 and
-/// writes it to the plane's K header. No-op for kNone. Rows with an element that f16 cannot hold (NaN, infinity, past 65504)
-/// are left out of the mean; with none left the centre is zero.
+/// writes it to the plane's K header. No-op for kNone. Rows with an element that f16 cannot hold (NaN, infinity, past
+/// 65504) are left out of the mean; with none left the centre is zero.
 void write_centre(const LayerFormat& format, const HeadGeometry& geometry, const float* k_rows, int n, int offset,
                   uint8_t* plane);
 

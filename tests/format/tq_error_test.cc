@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numbers>
 
+#include "base/half.h"
 #include "format/rotation.h"
 #include "format/tq/codebook.h"
 #include "support.h"
@@ -116,6 +118,59 @@ TEST(TqError, ThreeBitKeysByHeadDimAndNormCorrection) {
     EXPECT_NEAR(matched.mse, row.matched, 2e-4) << row.head_dim;
     EXPECT_NEAR(inner.mse, row.inner_product, 2e-4) << row.head_dim;
     EXPECT_NEAR(matched.cosine, .983, .001) << row.head_dim;
+  }
+}
+
+/// The same codes under the factors that are not stored: sigma of the row itself (raw), and least squares.
+TEST(TqError, ThreeBitRawAndLeastSquaresByHeadDim) {
+  struct Row {
+    int head_dim;
+    double raw, least_squares;
+  };
+  for (const Row& row : {Row{64, .0334, .0325}, Row{128, .0340, .0336}, Row{256, .0343, .0341}}) {
+    const size_t n = static_cast<size_t>(row.head_dim);
+    const KCodecInfo& k3 = k_codec(KCodec::kTq3);
+    std::vector<uint8_t> tile(k3.tile_bytes(row.head_dim));
+    std::vector<float> back(tile_floats(row.head_dim));
+    double raw = 0, least_squares = 0;
+    constexpr int kTiles = 40;
+    for (int i = 0; i < kTiles; ++i) {
+      const auto rows = gaussian(back.size(), static_cast<uint32_t>(1000 + i));
+      k3.encode(rows.data(), row.head_dim, kMatched, tile.data());
+      k3.decode(tile.data(), row.head_dim, back.data());
+      for (size_t t = 0; t < kTileTokens; ++t) {
+        const float* x = rows.data() + t * n;
+        float* y = back.data() + t * n;
+        half_t norm;
+        std::memcpy(&norm, tile.data() + tile.size() - 128 + 2 * t, sizeof(norm));
+        const float to_sigma = 128 / half_to_float(norm) / tq::kSigma<3>;  // decoded value -> level in sigmas
+        const float sigma = static_cast<float>(std::sqrt(energy(x, n) / static_cast<double>(n)));
+        const float fitted = static_cast<float>(dot(x, y, n) / energy(y, n));
+        std::vector<float> y_raw(n), y_fitted(n);
+        for (size_t d = 0; d < n; ++d) {
+          y_raw[d] = y[d] * to_sigma * sigma;
+          y_fitted[d] = y[d] * fitted;
+        }
+        raw += relative_mse(x, y_raw.data(), n) / (kTiles * kTileTokens);
+        least_squares += relative_mse(x, y_fitted.data(), n) / (kTiles * kTileTokens);
+      }
+    }
+    EXPECT_NEAR(raw, row.raw, 2e-4) << row.head_dim;
+    EXPECT_NEAR(least_squares, row.least_squares, 2e-4) << row.head_dim;
+  }
+}
+
+TEST(TqError, AOneHotKeyIsExactUnderMatchedNorm) {
+  for (const int head_dim : kHeadDims) {
+    const Rotation rotation = *Rotation::create(head_dim, 7);
+    const size_t n = static_cast<size_t>(head_dim);
+    std::vector<float> rows(tile_floats(head_dim), 0.0f);
+    for (size_t t = 0; t < kTileTokens; ++t) rows[t * n + (t * 5) % n] = t % 2 == 0 ? 3.0f : -0.7f;
+    auto turned = rows;
+    rotation.forward(turned.data(), kTileTokens);
+    auto back = round_trip(k_codec(KCodec::kTq3), head_dim, turned, kMatched);
+    rotation.inverse(back.data(), kTileTokens);
+    for (size_t i = 0; i < rows.size(); ++i) ASSERT_NEAR(back[i], rows[i], 3.0f * 0x1p-10f) << head_dim << " at " << i;
   }
 }
 

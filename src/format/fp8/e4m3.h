@@ -25,18 +25,20 @@ inline float e4m3_to_float(uint8_t code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-/// Round to nearest even, saturating at +-448. x must be finite. Free of branches, so that loops over it vectorise.
+/// Round to nearest even, saturating at +-448. x must be finite. Masks in place of branches, so that loops vectorise.
 inline uint8_t e4m3_from_float(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const uint32_t sign = (bits >> 24) & 0x80u;
-  const float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
-  const float bounded = magnitude < kMax ? magnitude : kMax;
-  const uint32_t b = std::bit_cast<uint32_t>(bounded);
+  constexpr int32_t kMaxBits = std::bit_cast<int32_t>(kMax);
+  constexpr int32_t kNormalBits = std::bit_cast<int32_t>(0x1p-6f);
+  const int32_t bits = std::bit_cast<int32_t>(x);
+  const int32_t magnitude = bits & 0x7fffffff;  // magnitudes order like their bits
+  const int32_t b = magnitude < kMaxBits ? magnitude : kMaxBits;
   // Normal: keep 3 mantissa bits, move the exponent bias from 127 to 7.
-  const uint32_t normal = ((b + 0x7ffffu + ((b >> 20) & 1u)) >> 20) - (120u << 3);
+  const int32_t normal = ((b + 0x7ffff + ((b >> 20) & 1)) >> 20) - (120 << 3);
   // Below 2^-6: a count of 2^-9. Adding 2^14 leaves exactly that count in the low mantissa bits, rounded to even.
-  const uint32_t subnormal = std::bit_cast<uint32_t>(bounded + 0x1p14f) & 0xfu;
-  return static_cast<uint8_t>(sign | (bounded < 0x1p-6f ? subnormal : normal));
+  const int32_t subnormal = std::bit_cast<int32_t>(std::bit_cast<float>(b) + 0x1p14f) & 0xf;
+  const int32_t is_subnormal = -static_cast<int32_t>(b < kNormalBits);
+  const int32_t code = (subnormal & is_subnormal) | (normal & ~is_subnormal);
+  return static_cast<uint8_t>(code | ((bits >> 24) & 0x80));
 }
 
 }  // namespace varve::format::fp8

@@ -36,10 +36,10 @@ void encode_k(const float* rows, int head_dim, const EncodeOptions&, uint8_t* ti
 
 void encode_v(const float* rows, int head_dim, const EncodeOptions&, uint8_t* tile) {
   half_t scales[kTileTokens];
-  uint8_t codes[kMaxHeadDim];
-  for (int t = 0; t < kTileTokens; ++t) {
-    scales[t] = encode_row(rows + t * head_dim, head_dim, codes);
-    planar::place_v(codes, head_dim, t, tile);
+  uint8_t codes[4][kMaxHeadDim];
+  for (int t = 0; t < kTileTokens; t += 4) {
+    for (int i = 0; i < 4; ++i) scales[t + i] = encode_row(rows + (t + i) * head_dim, head_dim, codes[i]);
+    planar::place_v(codes[0], kMaxHeadDim, head_dim, t, tile);
   }
   std::memcpy(tile + planar::bytes(head_dim, 8), scales, sizeof(scales));
 }

@@ -110,13 +110,15 @@ void encode_k(const float* rows, int head_dim, const EncodeOptions& options, uin
 
 template <int bits>
 void encode_v(const float* rows, int head_dim, const EncodeOptions&, uint8_t* tile) {
-  uint8_t codes[kMaxHeadDim * planar::kUnit], row_codes[kMaxHeadDim];
+  uint8_t codes[kMaxHeadDim * planar::kUnit], row_codes[4][kMaxHeadDim];
   half_t scales[kTileTokens], zeros[kTileTokens];
-  for (int t = 0; t < kTileTokens; ++t) {
-    const Affine fit = encode_v_row<bits>(rows + t * head_dim, head_dim, row_codes);
-    scales[t] = fit.scale;
-    zeros[t] = fit.zero;
-    planar::place_v(row_codes, head_dim, t, codes);
+  for (int t = 0; t < kTileTokens; t += 4) {
+    for (int i = 0; i < 4; ++i) {
+      const Affine fit = encode_v_row<bits>(rows + (t + i) * head_dim, head_dim, row_codes[i]);
+      scales[t + i] = fit.scale;
+      zeros[t + i] = fit.zero;
+    }
+    planar::place_v(row_codes[0], kMaxHeadDim, head_dim, t, codes);
   }
   planar::pack<bits>(codes, head_dim, tile);
   std::memcpy(tile + planar::bytes(head_dim, bits), scales, sizeof(scales));

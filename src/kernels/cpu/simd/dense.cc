@@ -1,0 +1,152 @@
+// fp32 kernels that know no codec: matrix product, exponentials, the centre's curve, conversions.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/dense.cc"
+#include "kernels/cpu/simd/targets.h"
+//
+#include "hwy/foreach_target.h"
+//
+#include <algorithm>
+#include <limits>
+
+#include "base/half.h"
+#include "kernels/cpu/simd/gemm-inl.h"
+#include "kernels/cpu/simd/vector-inl.h"
+
+#if VARVE_SIMD_TARGET
+VARVE_BEFORE_TARGET();
+namespace varve::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Columns of b that a block of kBlockRows rows takes at once, and the panel of them that fits the first-level cache.
+constexpr int kPanelColumns = kBlockVectors<kBlockRows> * kLanes;
+constexpr int kPanelFloats = 8192;
+constexpr int kPanelRows = kPanelFloats / kPanelColumns;
+
+void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc, bool accumulate) {
+  // Few rows read b once or twice and are better off without the copy.
+  if (m <= 2 * kBlockRows || k == 0) return gemm_in_place(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+  alignas(64) float panel[kPanelFloats];
+  for (int j = 0; j < n; j += kPanelColumns) {
+    const int columns = std::min(kPanelColumns, n - j);
+    for (int l = 0; l < k; l += kPanelRows) {
+      const int rows = std::min(kPanelRows, k - l);
+      for (int r = 0; r < rows; ++r) {
+        std::copy_n(b + static_cast<ptrdiff_t>(l + r) * ldb + j, columns, panel + r * columns);
+      }
+      gemm_in_place(m, columns, rows, a + l, lda, panel, columns, c + j, ldc, accumulate || l > 0);
+    }
+  }
+}
+
+/// exp(x); below the normal range 0, above kExpMax infinity, NaN stays NaN.
+HWY_INLINE VF vector_exp(VF x) {
+  const DF df;
+  const DI32 di;
+  constexpr float kExpMin = -87.3365f, kExpMax = 88.0f;
+  // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first short enough for exact products.
+  const VF n = hn::Round(hn::Mul(x, hn::Set(df, 1.44269504f)));
+  const VF high = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
+  const VF r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), high);
+  // Polynomial of the Cephes library (S. Moshier), expf.c.
+  VF p = hn::Set(df, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(df, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(df, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(df, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(df, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(df, 5.0000001201e-1f));
+  const VF fraction = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(df, 1.0f)));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::NearestInt(n), hn::Set(di, 127)));
+  const VF scaled = hn::Mul(fraction, hn::BitCast(df, exponent));
+  const VF bounded = hn::IfThenElse(hn::Gt(x, hn::Set(df, kExpMax)), hn::Set(df, kInfinity), scaled);
+  return hn::IfThenElse(hn::Lt(x, hn::Set(df, kExpMin)), hn::Zero(df), bounded);
+}
+
+float exp_sum(float* scores, int n, float max) {
+  const DF df;
+  const VF shift = hn::Set(df, max);
+  VF sum = hn::Zero(df);
+  int t = 0;
+  for (; t + kLanes <= n; t += kLanes) {
+    const VF weight = vector_exp(hn::Sub(hn::LoadU(df, scores + t), shift));
+    hn::StoreU(weight, df, scores + t);
+    sum = hn::Add(sum, weight);
+  }
+  if (t < n) {
+    const auto mask = hn::FirstN(df, static_cast<size_t>(n - t));
+    const VF weight = vector_exp(hn::Sub(hn::MaskedLoad(mask, df, scores + t), shift));
+    hn::BlendedStore(weight, mask, df, scores + t);
+    sum = hn::Add(sum, hn::IfThenElseZero(mask, weight));
+  }
+  return hn::GetLane(hn::SumOfLanes(df, sum));
+}
+
+float max(const float* x, int n) {
+  const DF df;
+  VF largest = hn::Set(df, -kInfinity);
+  int i = 0;
+  // x is never taken where it is NaN: the comparison is false.
+  for (; i + kLanes <= n; i += kLanes) {
+    const VF v = hn::LoadU(df, x + i);
+    largest = hn::IfThenElse(hn::Gt(v, largest), v, largest);
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(df, largest));
+  for (; i < n; ++i) result = x[i] > result ? x[i] : result;
+  return result;
+}
+
+void add_centre_curve(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
+                      float* scores) {
+  const DF df;
+  const DF4 d4;
+  const int whole = pairs / kLanes * kLanes;
+  const auto mask = hn::FirstN(df, static_cast<size_t>(pairs - whole));
+  for (int t = 0; t < kTileTokens; t += 4) {
+    VF sum[4];
+    for (int i = 0; i < 4; ++i) {
+      const float* cosines = cos_table + (t + i) * pairs;
+      const float* sines = sin_table + (t + i) * pairs;
+      VF total = hn::Zero(df);
+      for (int p = 0; p < whole; p += kLanes) {
+        total = hn::MulAdd(hn::LoadU(df, a + p), hn::LoadU(df, cosines + p), total);
+        total = hn::MulAdd(hn::LoadU(df, b + p), hn::LoadU(df, sines + p), total);
+      }
+      if (whole < pairs) {
+        total = hn::MulAdd(hn::MaskedLoad(mask, df, a + whole), hn::MaskedLoad(mask, df, cosines + whole), total);
+        total = hn::MulAdd(hn::MaskedLoad(mask, df, b + whole), hn::MaskedLoad(mask, df, sines + whole), total);
+      }
+      sum[i] = total;
+    }
+    const VF4 curve = sum_lanes4(sum[0], sum[1], sum[2], sum[3]);
+    hn::StoreU(hn::Add(hn::LoadU(d4, scores + t), curve), d4, scores + t);
+  }
+}
+
+void f32_to_f16(const float* src, uint16_t* dst, size_t n) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_half(hn::LoadU(DF(), src + i), dst + i);
+  for (; i < n; ++i) dst[i] = float_to_half(src[i]);
+}
+
+void f16_to_f32(const uint16_t* src, float* dst, size_t n) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(load_half(src + i), DF(), dst + i);
+  for (; i < n; ++i) dst[i] = half_to_float(src[i]);
+}
+
+}  // namespace
+
+void fill_dense(Kernels& table) {
+  table.gemm = gemm;
+  table.exp_sum = exp_sum;
+  table.max = max;
+  table.add_centre_curve = add_centre_curve;
+  table.f32_to_f16 = f32_to_f16;
+  table.f16_to_f32 = f16_to_f32;
+}
+
+}  // namespace varve::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // VARVE_SIMD_TARGET
