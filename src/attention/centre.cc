@@ -1,7 +1,6 @@
 #include "attention/centre.h"
 
 #include <cmath>
-#include <cstring>
 
 namespace varve::attention {
 
@@ -31,54 +30,6 @@ void add_centre(Centre centre, const RotaryTable* rotary, const float* u, int he
       }
     }
   }
-}
-
-CentreMean::CentreMean(Centre centre, const RotaryTable* rotary, int head_dim)
-    : centre_(centre), rotary_(rotary), sum_(static_cast<size_t>(head_dim), 0.0f), tile_(sum_) {}
-
-void CentreMean::accumulate(const float* row, int t) {
-  const int head_dim = static_cast<int>(tile_.size());
-  const int pairs = centre_ == Centre::kRotary ? rotary_->pairs() : 0;
-  for (int d = 2 * pairs; d < head_dim; ++d) tile_[static_cast<size_t>(d)] += row[d];
-  if (pairs == 0) return;
-  const float* c = rotary_->cos_in_tile() + static_cast<size_t>(t) * pairs;
-  const float* s = rotary_->sin_in_tile() + static_cast<size_t>(t) * pairs;
-  for (int p = 0; p < pairs; ++p) {
-    const int i = rotary_->first(p), j = rotary_->second(p);
-    tile_[static_cast<size_t>(i)] += row[i] * c[p] + row[j] * s[p];
-    tile_[static_cast<size_t>(j)] += row[j] * c[p] - row[i] * s[p];
-  }
-}
-
-void CentreMean::add_tile(const float* rows, int first, int n) {
-  const size_t head_dim = tile_.size();
-  std::memset(tile_.data(), 0, head_dim * sizeof(float));
-  for (int t = 0; t < n; ++t) {
-    const float* row = rows + static_cast<size_t>(t) * head_dim;
-    float probe = 0;  // finite * 0 sums to 0, anything else to NaN
-    for (size_t d = 0; d < head_dim; ++d) probe += row[d] * 0.0f;
-    if (probe != 0.0f) continue;
-    accumulate(row, first + t);
-    ++count_;
-  }
-  // Horner over tiles: sum = tile + R(-64).sum of the later tiles.
-  if (centre_ == Centre::kRotary) {
-    const float* c = rotary_->cos_tile_step();
-    const float* s = rotary_->sin_tile_step();
-    for (int p = 0; p < rotary_->pairs(); ++p) {
-      float& x = sum_[static_cast<size_t>(rotary_->first(p))];
-      float& y = sum_[static_cast<size_t>(rotary_->second(p))];
-      const float turned_x = x * c[p] + y * s[p];
-      y = y * c[p] - x * s[p];
-      x = turned_x;
-    }
-  }
-  for (size_t d = 0; d < head_dim; ++d) sum_[d] += tile_[d];
-}
-
-void CentreMean::finish(float* mean) const {
-  const float scale = count_ > 0 ? 1.0f / static_cast<float>(count_) : 0.0f;
-  for (size_t d = 0; d < sum_.size(); ++d) mean[d] = sum_[d] * scale;
 }
 
 CentreCurve::CentreCurve(const RotaryTable& rotary, int tiles) : rotary_(&rotary) {

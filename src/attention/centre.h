@@ -10,30 +10,10 @@
 
 namespace varve::attention {
 
-/// rows: [kTileTokens][head_dim]. rows[t] += sign * R(t).u for kRotary, sign * u for kPost.
+/// format::add_centre, vectorised; the same bits. rows: [kTileTokens][head_dim]. rows[t] += sign * R(t).u for kRotary, sign * u for kPost.
 /// u: [head_dim], already turned to the first row of the tile.
 void add_centre(format::Centre centre, const format::RotaryTable* rotary, const float* u, int head_dim, float sign,
                 float* rows);
-
-/// The centre of `n` plain key rows ([n][head_dim], the first at page offset `offset`) before rounding; rows that are
-/// not finite are left out, and no row at all gives zero. Fast form of format::write_centre.
-/// Call begin, then add for consecutive ranges (each within one tile) from the LAST tile to the first, then finish.
-class CentreMean {
- public:
-  CentreMean(format::Centre centre, const format::RotaryTable* rotary, int head_dim);
-  /// rows: [n][head_dim] that sit at tile offsets [first, first + n) of the tile before the one added last.
-  void add_tile(const float* rows, int first, int n);
-  /// mean: [head_dim].
-  void finish(float* mean) const;
-
- private:
-  void accumulate(const float* row, int t);
-
-  format::Centre centre_;
-  const format::RotaryTable* rotary_;
-  std::vector<float> sum_, tile_;
-  int count_ = 0;
-};
 
 /// Readers' side of a rotary centre: coefficients per (query head, page), turned from tile to tile, against one basis.
 class CentreCurve {

@@ -1,28 +1,17 @@
 #include "attention/convert.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "attention/tile_codec.h"
 
 namespace varve::attention {
 namespace {
 
-using format::Centre;
 using format::kTileTokens;
-
-/// R(64 tile).u for a rotary centre, u for the others. Double-precision angles: once per tile is cheap here.
-void turn_to_tile(const TileCodec& codec, const float* u, int tile, float* out) {
-  if (codec.format->centre == Centre::kNone) return;
-  std::memcpy(out, u, static_cast<size_t>(codec.head->head_dim) * sizeof(float));
-  if (codec.format->centre == Centre::kRotary) codec.head->rotary->turn(out, tile * kTileTokens);
-}
 
 }  // namespace
 
 size_t convert_scratch_floats(int head_dim, int page_tokens) {
-  // Keys of the page, values of a tile, the centre and its turned copy.
-  return static_cast<size_t>(head_dim) * static_cast<size_t>(page_tokens + kTileTokens + 2);
+  // Keys of the page, values of a tile, the centre turned to a tile.
+  return static_cast<size_t>(head_dim) * static_cast<size_t>(page_tokens + kTileTokens + 1);
 }
 
 void convert_plane(const format::LayerGeometry& geometry, const format::SlotLayout& src_layout,
@@ -42,26 +31,16 @@ void convert_plane(const format::LayerGeometry& geometry, const format::SlotLayo
   const int tiles = from.plane->tiles;
   float* keys = scratch;
   float* values = keys + static_cast<size_t>(tiles) * tile_floats;
-  float* centre = values + tile_floats;
-  float* tile_centre = centre + head_dim;
+  float* tile_centre = values + tile_floats;
 
-  if (from.format->centre != Centre::kNone) read_centre(from, src_plane, centre);
-  CentreMean mean(to.format->centre, geometry.head.rotary, head_dim);
-  for (int i = tiles - 1; i >= 0; --i) {
-    float* rows = keys + static_cast<size_t>(i) * tile_floats;
-    turn_to_tile(from, centre, i, tile_centre);
-    decode_k(from, i, src_plane, tile_centre, rows);
-    if (to.format->centre == Centre::kNone) continue;
-    const int exact = std::clamp(exact_tokens - i * kTileTokens, 0, kTileTokens);
-    mean.add_tile(rows + static_cast<size_t>(exact) * static_cast<size_t>(head_dim), exact, kTileTokens - exact);
-  }
-  if (to.format->centre != Centre::kNone) {
-    mean.finish(centre);
-    store_centre(to, centre, dst_plane);
-    read_centre(to, dst_plane, centre);  // what readers will add back is what the encoder must subtract
-  }
   for (int i = 0; i < tiles; ++i) {
-    turn_to_tile(to, centre, i, tile_centre);
+    read_tile_centre(from, src_plane, i, tile_centre);
+    decode_k(from, i, src_plane, tile_centre, keys + static_cast<size_t>(i) * tile_floats);
+  }
+  write_centre(to, keys + static_cast<size_t>(exact_tokens) * static_cast<size_t>(head_dim),
+               tiles * kTileTokens - exact_tokens, exact_tokens, dst_plane);
+  for (int i = 0; i < tiles; ++i) {
+    read_tile_centre(to, dst_plane, i, tile_centre);  // as stored: the encoder subtracts what readers will add back
     encode_k(to, options, i, tile_centre, keys + static_cast<size_t>(i) * tile_floats, dst_plane);
     decode_v(from, i, src_plane, values);
     encode_v(to, options, i, values, dst_plane);

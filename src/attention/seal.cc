@@ -6,7 +6,6 @@
 namespace varve::attention {
 namespace {
 
-using format::Centre;
 using format::kTileTokens;
 
 struct Range {
@@ -102,23 +101,13 @@ void run_seal_job(const LayerStep& step, const SealJob& job, int kv_head, const 
     const size_t n = static_cast<size_t>(kTileTokens) * static_cast<size_t>(head_dim);
     step.kernels->f16_to_f32(head.tail.k + from, scratch.k_rows, n);
     step.kernels->f16_to_f32(head.tail.v + from, scratch.v_rows, n);
-    if (slot.format.centre != Centre::kNone) {
-      if (tile == 0) {
-        // Sinks are read from the strip, so they carry no weight in the centre.
-        const int exact = position == 0 ? head.sink_tokens : 0;
-        CentreMean mean(slot.format.centre, step.layer->head.rotary, head_dim);
-        mean.add_tile(scratch.k_rows + static_cast<size_t>(exact) * static_cast<size_t>(head_dim), exact,
-                      kTileTokens - exact);
-        mean.finish(scratch.centre);
-        store_centre(codec, scratch.centre, plane);
-      }
-      read_centre(codec, plane, scratch.centre);
-      if (slot.format.centre == Centre::kRotary) {
-        step.curve->turn(scratch.centre, tile, scratch.tile_centre);
-      } else {
-        std::memcpy(scratch.tile_centre, scratch.centre, static_cast<size_t>(head_dim) * sizeof(float));
-      }
+    if (tile == 0) {
+      // Sinks are read from the strip, so they carry no weight in the centre.
+      const int exact = position == 0 ? head.sink_tokens : 0;
+      write_centre(codec, scratch.k_rows + static_cast<size_t>(exact) * static_cast<size_t>(head_dim),
+                   kTileTokens - exact, exact, plane);
     }
+    read_tile_centre(codec, plane, tile, scratch.tile_centre);
     encode_k(codec, options, tile, scratch.tile_centre, scratch.k_rows, plane);
     encode_v(codec, options, tile, scratch.v_rows, plane);
   }

@@ -19,67 +19,34 @@ using format::LayerFormat;
 using format::LayerGeometry;
 using format::SlotLayout;
 
-constexpr int kMaxSinkTokens = 16;
-
 std::string text(int n) { return std::to_string(n); }
 
 std::string name(const LayerGeometry& layer) { return "layer " + text(layer.layer); }
 
 /// What every tier's layout must satisfy, the recent one included.
 Status check_layout(const ClassGeometry& geometry, const SlotLayout& layout) {
-  if (layout.layers.size() != geometry.layers.size()) {
-    return invalid_argument("a slot layout has " + std::to_string(layout.layers.size()) + " layers, the class has " +
-                            std::to_string(geometry.layers.size()));
-  }
-  if (layout.page_tokens <= 0 || layout.page_tokens % kTileTokens != 0) {
-    return invalid_argument("page_tokens " + text(layout.page_tokens) + " is not a positive multiple of " +
-                            text(kTileTokens));
-  }
-  for (size_t i = 0; i < layout.layers.size(); ++i) {
-    const LayerGeometry& layer = geometry.layers[i];
-    const LayerFormat& format = layout.layers[i].format;
-    const int head_dim = layer.head.head_dim;
-    if (!format::is_direct(format) &&
-        (layer.head.rotation == nullptr || layer.head.rotation->head_dim() != head_dim)) {
-      return invalid_argument(name(layer) + " in format " + format::format_name(format) +
-                              " needs a rotation of head_dim " + text(head_dim));
-    }
-    if (format.centre == Centre::kRotary &&
-        (layer.head.rotary == nullptr || layer.head.rotary->head_dim() != head_dim ||
-         2 * layer.head.rotary->pairs() > head_dim)) {
-      return invalid_argument(name(layer) + " has a rotary centre but no rotary table of head_dim " + text(head_dim));
-    }
-  }
-  return {};
+  std::vector<LayerFormat> formats;
+  for (const format::LayerSlot& slot : layout.layers) formats.push_back(slot.format);
+  const int sink_tokens = geometry.strip != nullptr ? geometry.strip->sink_tokens : 0;
+  return format::check_layout(geometry.layers, formats, layout.page_tokens, sink_tokens);
 }
 
 }  // namespace
 
 Status check(const ClassGeometry& geometry) {
   if (geometry.recent == nullptr) return invalid_argument("the class has no recent layout");
+  if (Status status = check_layout(geometry, *geometry.recent); !status.ok()) return status;
   std::set<int> seen;
   for (const LayerGeometry& layer : geometry.layers) {
     if (!seen.insert(layer.layer).second) return invalid_argument(name(layer) + " is in the class twice");
-    if (layer.kv_heads <= 0 || layer.q_heads <= 0 || layer.q_heads % layer.kv_heads != 0) {
-      return invalid_argument(name(layer) + " has " + text(layer.q_heads) + " query heads over " +
-                              text(layer.kv_heads) + " KV heads");
-    }
-    if (layer.group() > kMaxGroup) {
+    if (layer.group() > kernels::kMaxGroup) {
       return invalid_argument(name(layer) + " has " + text(layer.group()) + " query heads per KV head, at most " +
-                              text(kMaxGroup) + " are supported");
-    }
-    if (!format::head_dim_supported(layer.head.head_dim)) {
-      return invalid_argument(name(layer) + " has unsupported head_dim " + text(layer.head.head_dim));
+                              text(kernels::kMaxGroup) + " are supported");
     }
     if (layer.window < 0 || !(layer.softcap >= 0) || !std::isfinite(layer.scale)) {
       return invalid_argument(name(layer) + " has window " + text(layer.window) + ", softcap " +
                               std::to_string(layer.softcap) + ", scale " + std::to_string(layer.scale));
     }
-  }
-  if (Status status = check_layout(geometry, *geometry.recent); !status.ok()) return status;
-  if (geometry.strip != nullptr && (geometry.strip->sink_tokens < 0 || geometry.strip->sink_tokens > kMaxSinkTokens)) {
-    return invalid_argument("strip of " + text(geometry.strip->sink_tokens) + " sink tokens, at most " +
-                            text(kMaxSinkTokens) + " are supported");
   }
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     const LayerFormat& format = geometry.recent->layers[i].format;
@@ -117,7 +84,7 @@ struct ClassAttention::Impl {
 
   Status check_sequence(size_t index, const SequenceView& view);
   Status reserve();
-  bool begin(int layer, LayerStep* step) const;
+  bool begin(int layer, LayerStep* step);
 
   const ClassGeometry geometry;
   const kernels::Kernels& kernels;
@@ -126,7 +93,7 @@ struct ClassAttention::Impl {
   std::vector<Layer> layers;    ///< by ordinal
   std::vector<Shape> shapes;
   std::map<const format::RotaryTable*, CentreCurve> curves;
-  std::set<const SlotLayout*> checked_layouts;
+  std::set<const SlotLayout*> checked_layouts;  ///< of the step being planned
 
   bool planned = false;
   std::vector<SequenceState> sequences;
@@ -219,7 +186,7 @@ Status ClassAttention::Impl::reserve() {
                             std::to_string(out_floats * sizeof(float)) + " bytes of partial results");
 }
 
-bool ClassAttention::Impl::begin(int layer, LayerStep* step) const {
+bool ClassAttention::Impl::begin(int layer, LayerStep* step) {
   const auto found = ordinals.find(layer);
   if (!planned || found == ordinals.end()) return false;
   const auto ordinal = static_cast<size_t>(found->second);
@@ -230,10 +197,10 @@ bool ClassAttention::Impl::begin(int layer, LayerStep* step) const {
   step->strip = geometry.strip;
   step->sequences = sequences;
   step->schedule = &schedules[static_cast<size_t>(layers[ordinal].schedule)];
-  step->tail_scratch = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(tail.data()));
-  step->max = reinterpret_cast<float*>(const_cast<uint8_t*>(max.data()));
-  step->sum = reinterpret_cast<float*>(const_cast<uint8_t*>(sum.data()));
-  step->out = reinterpret_cast<float*>(const_cast<uint8_t*>(out.data()));
+  step->tail_scratch = reinterpret_cast<uint16_t*>(tail.data());
+  step->max = reinterpret_cast<float*>(max.data());
+  step->sum = reinterpret_cast<float*>(sum.data());
+  step->out = reinterpret_cast<float*>(out.data());
   return true;
 }
 
@@ -246,6 +213,7 @@ Status ClassAttention::plan(std::span<const SequenceView> views) {
   Impl& impl = *impl_;
   impl.planned = false;
   if (!impl.valid.ok()) return impl.valid;
+  impl.checked_layouts.clear();
   for (size_t s = 0; s < views.size(); ++s) {
     if (Status status = impl.check_sequence(s, views[s]); !status.ok()) return status;
   }

@@ -40,11 +40,8 @@ struct ClassGeometry {
 };
 
 /// kInvalidArgument when the geometry contradicts itself or asks for what attention cannot do (a group above
-/// kMaxGroup, a direct format with a centre, a rotary centre without a table, ...); says which layer and the numbers.
+/// kernels::kMaxGroup, a direct format with a centre, a rotary centre without a table, ...); says which layer and the numbers.
 Status check(const ClassGeometry& geometry);
-
-/// Most query heads per KV head.
-inline constexpr int kMaxGroup = 16;
 
 /// Runs steps of one class. Not thread-safe except for the three LayerAttention calls of one step.
 /// The result of a sequence does not depend on its batch neighbours or on the number of threads: the KV axis is cut at

@@ -5,6 +5,7 @@
 namespace varve::attention {
 namespace {
 
+using format::Centre;
 using format::Frame;
 using format::kTileTokens;
 
@@ -14,12 +15,17 @@ void read_centre(const TileCodec& codec, const uint8_t* plane, float* u) {
   codec.kernels->f16_to_f32(reinterpret_cast<const uint16_t*>(plane), u, static_cast<size_t>(codec.head->head_dim));
 }
 
-void store_centre(const TileCodec& codec, const float* mean, uint8_t* plane) {
-  if (codec.format->centre == format::Centre::kNone) return;
-  const auto head_dim = static_cast<size_t>(codec.head->head_dim);
-  codec.kernels->f32_to_f16(mean, reinterpret_cast<uint16_t*>(plane), head_dim);
-  const size_t used = head_dim * sizeof(uint16_t);  // slots are reused: padding must not depend on what was there
-  std::memset(plane + used, 0, codec.plane->k_header_bytes - used);
+void read_tile_centre(const TileCodec& codec, const uint8_t* plane, int tile, float* tile_centre) {
+  if (codec.format->centre == Centre::kNone) return;
+  read_centre(codec, plane, tile_centre);
+  if (codec.format->centre == Centre::kRotary) codec.head->rotary->turn(tile_centre, tile * kTileTokens);
+}
+
+void write_centre(const TileCodec& codec, const float* k_rows, int n, int offset, uint8_t* plane) {
+  if (codec.format->centre == Centre::kNone) return;
+  format::write_centre(*codec.format, *codec.head, k_rows, n, offset, plane);
+  const size_t used = static_cast<size_t>(codec.head->head_dim) * sizeof(half_t);
+  std::memset(plane + used, 0, codec.plane->k_header_bytes - used);  // slots are reused: no trace of what was there
 }
 
 void decode_k(const TileCodec& codec, int tile, const uint8_t* plane, const float* tile_centre, float* rows) {

@@ -17,8 +17,10 @@ struct TileCodec {
 
 /// plane's stored centre to fp32, [head_dim]. Not for Centre::kNone.
 void read_centre(const TileCodec& codec, const uint8_t* plane, float* u);
-/// Rounds `mean` to f16 and stores it in the plane's K header. No-op for Centre::kNone.
-void store_centre(const TileCodec& codec, const float* mean, uint8_t* plane);
+/// The stored centre turned to the first row of `tile`, [head_dim], angles in double. No-op for Centre::kNone.
+void read_tile_centre(const TileCodec& codec, const uint8_t* plane, int tile, float* tile_centre);
+/// format::write_centre over n rows from page offset `offset` on; padding of the K header is zeroed.
+void write_centre(const TileCodec& codec, const float* k_rows, int n, int offset, uint8_t* plane);
 
 /// rows: [kTileTokens][head_dim] plain keys of one tile. tile_centre: the stored centre turned to the first row of the
 /// tile, [head_dim]; ignored for Centre::kNone.
