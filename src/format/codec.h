@@ -43,7 +43,7 @@ enum class Frame : uint8_t { kPlain, kRotated };
 
 /// Options that reach the encoders and are recorded in the codec fingerprint.
 struct EncodeOptions {
-  /// K norm correction: false = matched norm |k|/|c|, true = inner product |k|^2/<k,c> (docs/adr: norm correction).
+  /// K norm correction: false = matched norm |k|/|c|, true = inner product |k|^2/<k,c> (docs/adr/0004).
   bool inner_product_norm = true;
 };
 

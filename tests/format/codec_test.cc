@@ -189,7 +189,7 @@ TEST(Codec, F16KeepsElements) {
 
 TEST(Codec, TinyRowsVanishWithoutNoise) {
   for (const int head_dim : kHeadDims) {
-    for (const float scale : {1e-44f, 1e-38f, 1e-30f, 1e-20f, 1e-12f, 1e-7f}) {
+    for (const float scale : {1e-44f, 1e-38f, 1e-30f, 1e-23f, 3e-23f, 1e-22f, 1e-20f, 1e-12f, 1e-7f}) {
       const auto rows = gaussian(tile_floats(head_dim), 23, scale);
       for_each_codec([&](const auto& codec, bool k) {
         const auto back = round_trip(codec, head_dim, rows);
@@ -199,6 +199,24 @@ TEST(Codec, TinyRowsVanishWithoutNoise) {
               << describe(codec.name, k, head_dim) << " scale " << scale;
         }
       });
+    }
+  }
+}
+
+TEST(Codec, SubnormalScalesStillCoverTheRow) {
+  // A scale between two subnormal f16 steps must round up, or the largest elements leave the code range.
+  constexpr float kStep = 0x1p-24f;
+  const int head_dim = 64;
+  for (const float steps : {0.4f, 1.2f, 1.4f, 2.3f, 5.5f, 100.4f}) {
+    for (const auto& [k, codes] : {std::pair{KCodec::kInt8, 127.0f}, std::pair{KCodec::kFp8, 448.0f}}) {
+      auto rows = gaussian(tile_floats(head_dim), 25);
+      const float largest = steps * kStep * codes;
+      for (float& x : rows) x = std::clamp(x, -1.0f, 1.0f) * largest;
+      const auto back = round_trip(k_codec(k), head_dim, rows);
+      const float bound = k == KCodec::kInt8 ? (steps + 1) * kStep / 2 : largest / 16;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_LE(std::fabs(back[i] - rows[i]), bound * 1.001f) << k_codec(k).name << " at " << steps << " steps";
+      }
     }
   }
 }

@@ -279,6 +279,32 @@ TEST(Plane, RoundTripsEveryCodecHeadDimAndCentre) {
   }
 }
 
+TEST(Plane, AnOffsetCostsItsOwnEnergyUnlessItIsRemoved) {
+  // A constant key offset of ten times the signal. Errors are relative to the signal, which is what attention reads.
+  const int head_dim = 128;
+  const RotaryTable still({}, head_dim, true);  // nothing turns: post-RoPE and rotary centres agree
+  const Rotation rotation = *Rotation::create(head_dim, 7);
+  const HeadGeometry geometry{head_dim, &rotation, &still};
+  const auto keys = biased_keys(still, kTileTokens, 0, 10.0f, 60);
+  const auto error = [&](KCodec codec, Centre centre) {
+    const LayerFormat format{codec, VCodec::kInt8, centre};
+    const PlaneLayout layout = plane_layout(format, head_dim, kTileTokens);
+    std::vector<uint8_t> plane(layout.bytes);
+    std::vector<float> scratch(2 * keys.size()), back(keys.size());
+    write_centre(format, geometry, keys.data(), kTileTokens, 0, plane.data());
+    encode_tile(format, geometry, layout, {}, 0, keys.data(), keys.data(), scratch.data(), plane.data());
+    decode_tile(format, geometry, layout, 0, plane.data(), back.data(), nullptr);
+    return relative_mse(keys.data(), back.data(), keys.size()) * energy(keys.data(), keys.size()) /
+           static_cast<double>(keys.size());
+  };
+  EXPECT_GT(error(KCodec::kTq3, Centre::kNone), 2.0);
+  EXPECT_GT(error(KCodec::kFp8, Centre::kNone), .05);
+  for (const Centre centre : {Centre::kPost, Centre::kRotary}) {
+    EXPECT_NEAR(error(KCodec::kTq3, centre), .034, .002);
+    EXPECT_LT(error(KCodec::kFp8, centre), .001);
+  }
+}
+
 TEST(Plane, EitherOutputOfDecodeMayBeNull) {
   const Plane p({KCodec::kTq4, VCodec::kTq3, Centre::kRotary}, kShapes[1], 64, 10.0f);
   std::vector<float> k(tile_floats(64)), v(tile_floats(64)), k_only(k.size()), v_only(v.size());

@@ -80,6 +80,68 @@ TEST(Codebook, AntisymmetricAndNearLloydMax) {
   check_codebook<6>(.0006442, .0195);  // the best that 64 distinct int8 values allow
 }
 
+/// The least error of any antisymmetric set of 2^bits integers within [-127, 127] at `sigma` integer units per standard
+/// deviation. The error is a sum over gaps between neighbouring levels, so dynamic programming finds it.
+double best_integer_mse(int bits, double sigma) {
+  constexpr int kMax = 127;
+  // Integrals of phi, x phi, x^2 phi over [x, infinity), at half-integer steps (levels and midpoints).
+  std::vector<double> m0, m1, m2;
+  for (int i = 0; i <= 2 * kMax; ++i) {
+    const double x = i / 2.0 / sigma;
+    m0.push_back(upper_tail(x));
+    m1.push_back(phi(x));
+    m2.push_back(x * phi(x) + upper_tail(x));
+  }
+  // Error over [a, b] half steps when coded as level c.
+  const auto piece = [&](int a, int b, int c) {
+    const double level = c / sigma;
+    const size_t i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return (m2[i] - m2[j]) - 2 * level * (m1[i] - m1[j]) + level * level * (m0[i] - m0[j]);
+  };
+  constexpr double kNone = 1e9;
+  std::vector<double> cost(kMax + 1, kNone);  // of [0, level], ending at a level
+  for (int c = 1; c <= kMax; ++c) cost[static_cast<size_t>(c)] = piece(0, 2 * c, c);
+  std::vector<std::vector<double>> gap(kMax + 1, std::vector<double>(kMax + 1));
+  for (int a = 1; a <= kMax; ++a) {
+    for (int b = a + 1; b <= kMax; ++b) {
+      gap[static_cast<size_t>(a)][static_cast<size_t>(b)] = piece(2 * a, a + b, a) + piece(a + b, 2 * b, b);
+    }
+  }
+  for (int level = 1; level < 1 << (bits - 1); ++level) {
+    std::vector<double> next(kMax + 1, kNone);
+    for (size_t a = 1; a <= kMax; ++a) {
+      for (size_t b = a + 1; b <= kMax; ++b) next[b] = std::min(next[b], cost[a] + gap[a][b]);
+    }
+    cost = next;
+  }
+  double best = kNone;
+  for (size_t c = 1; c <= kMax; ++c) {
+    const double level = static_cast<double>(c) / sigma;
+    const double tail = m2[2 * c] - 2 * level * m1[2 * c] + level * level * m0[2 * c];
+    best = std::min(best, 2 * (cost[c] + tail));
+  }
+  return best;
+}
+
+template <int bits>
+void check_search(double low, double high, double step, double allowed) {
+  std::vector<double> levels;
+  for (const int8_t level : tq::kLevels<bits>) levels.push_back(level / static_cast<double>(tq::kSigma<bits>));
+  const double mse = gaussian_mse(levels);
+  EXPECT_LE(mse, best_integer_mse(bits, static_cast<double>(tq::kSigma<bits>)) * (1 + allowed)) << bits << " bits";
+  for (double sigma = low; sigma < high; sigma += step) {
+    EXPECT_LE(mse, best_integer_mse(bits, sigma) * (1 + allowed)) << bits << " bits, sigma " << sigma;
+  }
+}
+
+TEST(Codebook, NoIntegerSetDoesBetter) {
+  check_search<2>(40, 84, 2, 1e-6);
+  check_search<3>(30, 59, 1, 4e-5);
+  check_search<4>(30, 46, .5, 1e-6);
+  check_search<5>(24, 39, .5, 1e-6);
+  check_search<6>(20, 36, .25, 1e-6);
+}
+
 struct Errors {
   double mse = 0, cosine = 0;
 };
