@@ -90,10 +90,10 @@ TEST(CacheModel, RandomOperationsAgreeWithTheModel) {
   metadata.id = metadata.description = "cache against model";
   const auto result = rc::detail::checkTestable(
       [&] {
-        // Full-range numbers at every size; sequences of up to 300 operations.
+        // Full-range numbers at every size; sequences of up to 200 operations.
         const auto shape = *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, 32));
         const auto op = rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, 1u << 17));
-        const auto ops = *rc::gen::scale(3.0, rc::gen::container<std::vector<uint32_t>>(op));
+        const auto ops = *rc::gen::scale(2.0, rc::gen::container<std::vector<uint32_t>>(op));
         property(shape, ops);
       },
       metadata, params);

@@ -80,8 +80,11 @@ class ReferenceModel {
   bool sealed(const Page& page) const;
   size_t slot_bytes(size_t cls, Tier tier) const;
   size_t used_bytes() const;
-  /// Whether new slots of these bytes fit beside what is used, keeping the headroom. Exact when every slab is one slot.
-  bool fits(size_t bytes, size_t headroom) const { return bytes == 0 || used_bytes() + bytes + headroom <= budget_; }
+  /// Whether new slots of these bytes may fit beside what is used. Exact when every slab is one slot; else free slots
+  /// of other slabs can refuse what fits, and free slots of the same pool can serve it without the headroom.
+  bool fits(size_t bytes, size_t headroom) const {
+    return bytes == 0 || used_bytes() + bytes + (exact_room_ ? headroom : 0) <= budget_;
+  }
 
   const Config config_;
   const size_t budget_;
