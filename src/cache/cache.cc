@@ -146,6 +146,7 @@ std::optional<PageInfo> Cache::page(PageId id) const {
                 .start = page->start,
                 .sealed = page->sealed,
                 .converting = page->converting,
+                .destination = page->destination,
                 .requests = page->requests,
                 .holder = 0,
                 .shortest_length = 0};

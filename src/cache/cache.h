@@ -76,6 +76,7 @@ struct PageInfo {
   int start;  ///< position of the first token
   bool sealed;
   bool converting;
+  PageRef destination;  ///< of the conversion in flight, while converting
   uint32_t requests;    ///< sequences that hold it
   SequenceId holder;    ///< the lowest id among them; 0: none is left (only a conversion keeps the page)
   int shortest_length;  ///< settled tokens of the shortest of them: the page's age is counted from there

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "cache/cache.h"
@@ -41,6 +43,8 @@ inline std::unique_ptr<Cache> make(const Config& config) {
   EXPECT_TRUE(cache.ok()) << cache.status().message();
   return std::move(cache).value();
 }
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Reserves and settles; the slots keep whatever they hold.
 inline Status grow(Cache& cache, SequenceId id, int tokens) {

@@ -35,9 +35,10 @@ struct Active {
 };
 
 struct Queue {
-  int reviewed = -1;  ///< review number (length / review_tokens) of the last review
-  int length = 0;     ///< settled tokens then
-  bool earned = false;
+  int reviewed = -1;      ///< review number (length / review_tokens) of the last review
+  int length = 0;         ///< settled tokens then
+  bool earned = false;    ///< settled since the last advance
+  int earned_tokens = 0;  ///< how many tokens then
   std::deque<Waiting> waiting;
   std::deque<Active> active;
 };
@@ -251,12 +252,13 @@ Result<std::unique_ptr<Controller>> Controller::create(Cache* cache, const Polic
 Controller::Controller(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Controller::~Controller() = default;
 
-void Controller::settled(SequenceId sequence) {
+void Controller::settled(SequenceId sequence, int tokens) {
   if (!impl_->cache->contains(sequence)) return;
   Queue& queue = impl_->queues[sequence];
   const int length = impl_->cache->length(sequence);
   queue.earned = true;
   const int review = length / impl_->options.review_tokens;
+  queue.earned_tokens += tokens;
   const bool due = review != queue.reviewed || length < queue.length;
   queue.length = length;
   if (!due) return;
@@ -283,7 +285,7 @@ void Controller::advance(int64_t step, int budget_tokens, const WorkFn& work) {
   std::vector<WorkUnit> out;
   for (auto& [id, queue] : impl.queues) {
     if (!std::exchange(queue.earned, false)) continue;
-    int credit = budget_tokens;
+    int credit = std::max(budget_tokens, std::exchange(queue.earned_tokens, 0));
     while (credit > 0) {
       auto a = std::find_if(queue.active.begin(), queue.active.end(), [&](const Active& x) { return !impl.whole(x); });
       if (a == queue.active.end()) {

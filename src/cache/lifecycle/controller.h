@@ -79,13 +79,15 @@ class Controller {
   /// Abandons what is in flight; no work may be running.
   ~Controller();
 
-  /// After every Cache::settle or truncate: compares wanted and present tiers and queues what differs, oldest first.
-  void settled(SequenceId sequence);
+  /// After every Cache::settle (tokens: how many it settled) and truncate (0): compares wanted and present tiers and
+  /// queues what differs, oldest first.
+  void settled(SequenceId sequence, int tokens = 0);
 
   /// At a step boundary. For every sequence that settled since the last call: publishes its conversions whose units
-  /// were all handed out by an earlier call, then hands out units worth `budget_tokens` more. All units go out in one
-  /// call of `work`, which may return while they still run: they must be complete before the next call of any member
-  /// but stats(). So a page is read in its new tier from the second step of its sequence after its last unit went out.
+  /// were all handed out by an earlier call, then hands out units worth max(`budget_tokens`, the tokens it settled)
+  /// more. All units go out in one call of `work`, which may return while they still run: they must be complete before
+  /// the next call of any member but stats(). So a page is read in its new tier from the second step of its sequence
+  /// after its last unit went out.
   void advance(int64_t step, int budget_tokens, const WorkFn& work);
 
   /// A reservation failed: finishes conversions now, those in flight first, then the oldest pages of any sequence that

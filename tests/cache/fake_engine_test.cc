@@ -1,0 +1,193 @@
+// The fake engine through everything a server does to a cache: batches, forks, aborts in the middle of a step, cuts,
+// conversions by age and under pressure. Poison is on; the whole history is read again at every step.
+
+#include "fake_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "cache/lifecycle/age_policy.h"
+#include "testing.h"
+
+namespace varve::cache {
+namespace {
+
+using testing::FakeEngine;
+using testing::fingerprint_config;
+using testing::make;
+
+/// Recent -> Stale1 -> Stale2 by age, and all the way back up at random-looking ages, so that every pair of tiers
+/// occurs.
+class RestlessPolicy final : public Policy {
+ public:
+  Wish wanted(const PageFeatures& f) const override {
+    const auto has = [&](Tier t) { return f.tier_bytes[static_cast<size_t>(t)] != 0; };
+    if (!f.sealed) return {f.tier, "keep"};
+    if (f.relieving) return {has(Tier::kStale2) ? Tier::kStale2 : Tier::kStale1, "pressure"};
+    Tier wish = Tier::kRecent;
+    if (f.age_tokens >= 8) wish = Tier::kStale1;
+    if (f.age_tokens >= 24) wish = Tier::kStale2;
+    if (f.age_tokens >= 40 && f.start % 3 == 0) wish = Tier::kAnchor;
+    if (f.age_tokens >= 56 && f.start % 5 == 0) wish = Tier::kRecent;
+    return {has(wish) ? wish : f.tier, "age"};
+  }
+};
+
+struct Totals {
+  size_t steps = 0, refusals = 0, aborts = 0, forks = 0, cuts = 0;
+  ControllerStats stats;
+};
+
+void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
+  constexpr int kUnits = 3;
+  auto cache = make(fingerprint_config(pages));
+  auto controller = std::move(Controller::create(cache.get(), &policy, {{kUnits, kUnits}, 4})).value();
+  FakeEngine engine(cache.get());
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
+  bool sources_intact = true;
+  const WorkFn work = [&](std::span<const WorkUnit> units) {
+    for (const FakeEngine::Job& job : engine.jobs(units, kUnits)) sources_intact &= FakeEngine::convert(job);
+  };
+  const auto any = [&] {
+    auto it = engine.tokens().begin();
+    std::advance(it, below(static_cast<int>(engine.tokens().size())));
+    return it->first;
+  };
+  const auto finish = [&](SequenceId id) {
+    engine.tokens().erase(id);
+    cache->finish(id);
+  };
+
+  for (int64_t step = 0; step < 120; ++step) {
+    if (engine.tokens().empty() || below(8) == 0) {
+      if (auto id = cache->start(); id.ok()) engine.tokens()[*id];
+    }
+    if (!engine.tokens().empty() && below(6) == 0) {
+      const SequenceId parent = any();
+      if (auto id = cache->fork(parent); id.ok()) {
+        ASSERT_EQ(engine.adopt_fork(parent, *id), "");
+        ++totals->forks;
+      }
+    }
+    if (!engine.tokens().empty() && below(12) == 0) finish(any());
+    if (!engine.tokens().empty() && below(6) == 0) {
+      const SequenceId id = any();
+      std::vector<int>& tokens = engine.tokens()[id];
+      const int keep = static_cast<int>(tokens.size()) - below(std::min<int>(12, static_cast<int>(tokens.size()) + 1));
+      if (cache->truncate(id, keep).ok()) {
+        tokens.resize(static_cast<size_t>(keep));
+        controller->settled(id);
+        ++totals->cuts;
+      }
+    }
+
+    // One step of a random batch.
+    std::vector<SequenceId> batch;
+    std::vector<std::vector<int>> added;
+    for (const auto& [id, tokens] : engine.tokens()) {
+      if (below(3) == 0) continue;
+      const int n = below(4) == 0 ? 1 + below(20) : 1;
+      Status status = cache->reserve(id, n);
+      while (status.code() == StatusCode::kResourceExhausted &&
+             controller->relieve(step, cache->shortfall(id, n), work) > 0) {
+        status = cache->reserve(id, n);
+      }
+      if (!status.ok()) {
+        ++totals->refusals;
+        continue;
+      }
+      batch.push_back(id);
+      added.emplace_back();
+      for (int i = 0; i < n; ++i) added.back().push_back(below(1 << 20));
+    }
+    {
+      const ReadGuard guard = cache->read(batch);
+      // Someone disconnects in the middle: the step still writes its rows, into slots nobody else can have got.
+      std::vector<std::pair<uint8_t*, size_t>> late;
+      if (!batch.empty() && below(6) == 0) {
+        const size_t i = static_cast<size_t>(below(static_cast<int>(batch.size())));
+        for (size_t cls = 0; cls < 2; ++cls) {
+          for (const BlockEntry& b : cache->blocks(batch[i], cls)) {
+            if (!b.sealed) late.emplace_back(cache->slot(cls, b.ref), cache->config().classes[cls].slot_bytes[0]);
+          }
+        }
+        finish(batch[i]);
+        batch.erase(batch.begin() + static_cast<ptrdiff_t>(i));
+        added.erase(added.begin() + static_cast<ptrdiff_t>(i));
+        if (auto id = cache->start(); id.ok()) engine.tokens()[*id];
+        ++totals->aborts;
+      }
+      for (size_t i = 0; i < batch.size(); ++i) engine.write(batch[i], added[i]);
+      for (const auto& [slot, bytes] : late) std::memset(slot, 0xEE, bytes);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const int n = static_cast<int>(added[i].size());
+      ASSERT_OK(cache->settle(batch[i], n));
+      std::vector<int>& tokens = engine.tokens()[batch[i]];
+      tokens.insert(tokens.end(), added[i].begin(), added[i].end());
+      controller->settled(batch[i], n);
+    }
+    controller->advance(step, 3, work);
+    ASSERT_TRUE(sources_intact) << "seed " << seed << " step " << step;
+    ASSERT_EQ(engine.verify(), "") << "seed " << seed << " step " << step;
+    ASSERT_OK(cache->check());
+    ++totals->steps;
+  }
+  const ControllerStats stats = controller->stats();
+  for (size_t from = 0; from < kTiers; ++from) {
+    for (size_t to = 0; to < kTiers; ++to) {
+      const TransitionCounts& c = stats.transitions[from][to];
+      totals->stats.transitions[from][to].started += c.started;
+      totals->stats.transitions[from][to].published += c.published;
+      totals->stats.transitions[from][to].abandoned += c.abandoned;
+    }
+  }
+  uint64_t in_flight = stats.in_flight;
+  for (const auto& row : stats.transitions) {
+    for (const TransitionCounts& c : row) in_flight -= c.started - c.published - c.abandoned;
+  }
+  EXPECT_EQ(in_flight, 0u) << "started = published + abandoned + in flight";
+  totals->stats.published_pressure += stats.published_pressure;
+  controller.reset();
+  while (!engine.tokens().empty()) finish(any());
+  EXPECT_EQ(cache->allocated_bytes(), 0u);
+  ASSERT_OK(cache->check());
+}
+
+TEST(FakeEngine, HistoryIsIntactWithAgeing) {
+  Totals totals;
+  const AgePolicy policy(12);
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 14, &totals));
+  }
+  const auto& demoted = totals.stats.transitions[0][static_cast<size_t>(Tier::kStale1)];
+  EXPECT_GT(demoted.published, 500u);
+  EXPECT_GT(demoted.abandoned, 10u);
+  EXPECT_GT(totals.stats.published_pressure, 50u);
+  EXPECT_GT(totals.refusals, 50u);
+  EXPECT_GT(totals.aborts, 100u);
+  EXPECT_GT(totals.forks, 100u);
+  EXPECT_GT(totals.cuts, 100u);
+}
+
+TEST(FakeEngine, HistoryIsIntactThroughEveryPairOfTiers) {
+  Totals totals;
+  const RestlessPolicy policy;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 40, &totals));
+  }
+  for (const auto& [from, to] : {std::pair{Tier::kRecent, Tier::kStale1},
+                                {Tier::kStale1, Tier::kStale2},
+                                {Tier::kStale2, Tier::kAnchor},
+                                {Tier::kAnchor, Tier::kRecent}}) {
+    EXPECT_GT(totals.stats.transitions[static_cast<size_t>(from)][static_cast<size_t>(to)].published, 5u)
+        << tier_name(from) << " to " << tier_name(to);
+  }
+}
+
+}  // namespace
+}  // namespace varve::cache
