@@ -58,7 +58,7 @@ void install_ggml_hooks() {
   });
 }
 
-Status guarded(const std::string& what, const std::function<Status()>& fn) {
+Status detail::guarded(const std::string& what, Status (*call)(void*), void* fn) {
   install_ggml_hooks();
   std::string log;
   std::string* const outer = collector;
@@ -69,7 +69,7 @@ Status guarded(const std::string& what, const std::function<Status()>& fn) {
   } restore{outer};
   const auto with_log = [&](const std::string& reason) { return what + ": " + (log.empty() ? reason : reason + "; " + log); };
   try {
-    return fn();
+    return call(fn);
   } catch (const AssertionFailure& e) {
     return corrupt(with_log(std::string("failed assertion ") + e.what()));
   } catch (const std::bad_alloc&) {

@@ -40,7 +40,7 @@ struct ModelInfo {
 };
 
 struct LoadOptions {
-  std::function<bool(float)> progress;  ///< 0..1; false cancels
+  std::function<bool(float)> progress = nullptr;  ///< 0..1; false cancels
   bool repack = true;                   ///< use ggml's repacked CPU buffers where it would
   bool vocab_only = false;
 };
