@@ -9,6 +9,7 @@
 #include "attention/layer_attention.h"
 #include "format/layout.h"
 #include "kernels/cpu/kernels.h"
+#include "varve/status.h"
 
 namespace varve::attention {
 
@@ -34,21 +35,35 @@ struct SequenceView {
 struct ClassGeometry {
   std::vector<format::LayerGeometry> layers;
   const format::SlotLayout* recent = nullptr;  ///< layout new tiles are sealed into
-  const format::StripLayout* strip = nullptr;
+  const format::StripLayout* strip = nullptr;  ///< may be null when every layer is direct (f16) in `recent`
   format::EncodeOptions encode;
 };
 
+/// kInvalidArgument when the geometry contradicts itself or asks for what attention cannot do (a group above
+/// kMaxGroup, a direct format with a centre, a rotary centre without a table, ...); says which layer and the numbers.
+Status check(const ClassGeometry& geometry);
+
+/// Most query heads per KV head.
+inline constexpr int kMaxGroup = 16;
+
 /// Runs steps of one class. Not thread-safe except for the three LayerAttention calls of one step.
 /// The result of a sequence does not depend on its batch neighbours or on the number of threads: the KV axis is cut at
-/// fixed positions and partial results are merged in position order.
+/// fixed positions and partial results are merged in position order (docs/adr/0007-fixed-kv-cuts.md).
+///
+/// Where a layer owns a strip, the first sink_tokens positions are read from it for ever, whatever page 0 holds, and
+/// they carry no weight in page 0's centre.
 class ClassAttention final : public LayerAttention {
  public:
-  /// threads: the most that will call in. max_rows: the most rows of one step (sizes the tail scratch on demand).
+  /// threads: the most that will call in. `kernels` outlives the object. A geometry that check() refuses is reported by
+  /// plan().
   ClassAttention(ClassGeometry geometry, const kernels::Kernels& kernels, int threads);
   ~ClassAttention() override;
 
-  /// Cuts the step into work items. Views must stay valid until the last merge.
-  void plan(std::span<const SequenceView> sequences);
+  /// Cuts the step into work items and sizes every buffer. Slots and strips must stay valid until the last merge.
+  /// kInvalidArgument when the views contradict the geometry (a gap between pages, rows beyond the last page, a page to
+  /// be written that is not in the recent layout, a missing strip); kResourceExhausted when memory is refused. After an
+  /// error the three calls do nothing until a plan succeeds.
+  Status plan(std::span<const SequenceView> sequences);
 
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
@@ -56,6 +71,8 @@ class ClassAttention final : public LayerAttention {
 
   /// Bytes of codec scratch held now (tails of chunks, decoded tiles); grows to the largest step seen.
   size_t scratch_bytes() const;
+  /// Bytes of partial results held now: activations, not cache.
+  size_t activation_bytes() const;
 
  private:
   struct Impl;

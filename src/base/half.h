@@ -22,9 +22,9 @@ inline half_t float_to_half(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   const half_t sign = static_cast<half_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<half_t>(sign | 0x7e00u);  // NaN
+  if (magnitude > 0x7f800000u) return static_cast<half_t>(sign | 0x7e00u);   // NaN
   if (magnitude >= 0x477ff000u) return static_cast<half_t>(sign | 0x7c00u);  // rounds past 65504: infinity
-  if (magnitude < 0x38800000u) {                                            // subnormal or zero
+  if (magnitude < 0x38800000u) {                                             // subnormal or zero
     const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
     const uint32_t whole = static_cast<uint32_t>(scaled);
     const float rest = scaled - static_cast<float>(whole);

@@ -3,13 +3,15 @@
 // page's bytes: formats, layers and models are unknown here; a slot is a number of bytes in a tier.
 //
 // Thread safety: none; the engine calls in from one thread between steps. Slot memory is stable while a reader or a
-// conversion holds it.
+// conversion holds it, so other threads may use pointers taken before.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "varve/status.h"
@@ -20,10 +22,13 @@ enum class Tier : uint8_t { kRecent, kAnchor, kStale1, kStale2, kCount };
 inline constexpr size_t kTiers = static_cast<size_t>(Tier::kCount);
 const char* tier_name(Tier tier);
 
-using SequenceId = uint64_t;  ///< never reused
-using PageId = uint32_t;      ///< index of a logical page record; reused, so always used with a generation
+using SequenceId = uint64_t;  ///< never reused; 0 is no sequence
+/// Names a logical page: its record's index (low half) and the record's generation (high half), so a reused record
+/// never answers to an old id. 0 is no page.
+using PageId = uint64_t;
 
-/// Where a logical page's bytes are now. A retier replaces it atomically for every holder.
+/// Where a logical page's bytes are now. A retier replaces it atomically for every holder. The slot's generation grows
+/// each time the slot is freed, so a stale reference is recognised (modulo 2^32 reuses of one slot).
 struct PageRef {
   Tier tier = Tier::kRecent;
   uint32_t slot = 0;
@@ -34,35 +39,64 @@ struct PageRef {
 /// One attention class (full, sliding): its own pools and block tables.
 struct ClassConfig {
   int page_tokens = 0;
-  int window = 0;                         ///< 0: keep all; else pages wholly below position - window are released
-  std::array<size_t, kTiers> slot_bytes{};  ///< 0: the tier is not used by this class
-  size_t strip_bytes = 0;                 ///< exact strip of one sequence; 0: none
+  /// 0: keep all; else the row at position p reads keys at positions > p - window, and pages that lie wholly below
+  /// length - window are released when a step settles.
+  int window = 0;
+  std::array<size_t, kTiers> slot_bytes{};  ///< 0: the tier is not used by this class; recent must be used
+  size_t strip_bytes = 0;                   ///< exact strip of one sequence; 0: none
+  /// Rows that one strip tile holds before they are coded into the slot; 0: truncate() may stop anywhere in the
+  /// unsealed page, else only inside the open tile or at a tile boundary, because the rows of older tiles are no longer
+  /// exact.
+  int tile_tokens = 0;
 };
 
 struct Config {
   std::vector<ClassConfig> classes;
-  size_t budget_bytes = 0;  ///< of all slabs together; the sum over pools never exceeds it
-  size_t slab_bytes = 4u << 20;  ///< pools grow by slabs of about this size (at least one slot)
-  bool poison = false;      ///< tests: fill freed slots and strips with 0xA5
+  size_t budget_bytes = 0;       ///< of all slabs together; the sum over pools never exceeds it
+  size_t slab_bytes = 4u << 20;  ///< pools grow by slabs of at most about this size (at least one slot)
+  bool poison = false;           ///< tests: fill new and freed slots and strips with kPoison
 };
+inline constexpr uint8_t kPoison = 0xA5;
 
 /// What a block table entry says to a reader of the table.
 struct BlockEntry {
   PageId page;
   PageRef ref;
-  int start;     ///< position of the first token
-  int tokens;    ///< settled tokens in it
-  bool sealed;   ///< full and settled: immutable, may be converted or shared
-  bool shared;   ///< more than one sequence holds it
+  int start;        ///< position of the first token
+  int tokens;       ///< settled tokens in it
+  bool sealed;      ///< full and settled: immutable, may be converted or shared
+  bool shared;      ///< more than one sequence holds it
+  bool converting;  ///< a retier is in flight
 };
 
+/// One logical page as the lifecycle sees it.
+struct PageInfo {
+  size_t cls;
+  PageRef ref;
+  int start;  ///< position of the first token
+  bool sealed;
+  bool converting;
+  uint32_t requests;    ///< sequences that hold it
+  SequenceId holder;    ///< the lowest id among them; 0: none is left (only a conversion keeps the page)
+  int shortest_length;  ///< settled tokens of the shortest of them: the page's age is counted from there
+};
+
+/// Every slot is in exactly one state: slots_free + slots_live + slots_converting = slots_total.
 struct PoolStats {
-  size_t slot_bytes, slots_total, slots_free, slots_live, slots_converting, slab_bytes;
+  size_t slot_bytes;  ///< allocated per slot, padding included
+  size_t slots_total;
+  size_t slots_free;
+  size_t slots_live;        ///< mapped by a page, or kept by readers or as a conversion's source
+  size_t slots_draining;    ///< of the live ones, those no page maps any more
+  size_t slots_converting;  ///< destinations of conversions not yet published
+  size_t slab_bytes;        ///< allocated: slots_total * slot_bytes
 };
 
 class Cache;
+class CacheState;
 
-/// Keeps the pages of a step readable: nothing it covers is freed or reused before it is destroyed.
+/// Keeps the pages and strips of a step in place: nothing it covers is freed or reused before it is destroyed. May
+/// outlive its Cache (the memory then goes with the last guard).
 class ReadGuard {
  public:
   ReadGuard() = default;
@@ -72,8 +106,8 @@ class ReadGuard {
 
  private:
   friend class Cache;
-  Cache* cache_ = nullptr;
-  std::vector<std::pair<uint32_t, PageRef>> held_;  ///< (class, ref)
+  std::shared_ptr<CacheState> state_;
+  uint64_t id_ = 0;
 };
 
 /// A retier in flight: fill dst from src, then publish. Destroying it unpublished abandons it and leaves no trace.
@@ -84,72 +118,88 @@ class Conversion {
   Conversion& operator=(Conversion&&) noexcept;
   ~Conversion();
 
-  bool active() const { return cache_ != nullptr; }
+  bool active() const { return state_ != nullptr; }
   size_t cls() const { return cls_; }
   PageId page() const { return page_; }
   PageRef from() const { return from_; }
   PageRef to() const { return to_; }
-  const uint8_t* src() const;
-  uint8_t* dst() const;
+  const uint8_t* src() const;  ///< the source slot; null when not active
+  uint8_t* dst() const;        ///< the destination slot; null when not active
   /// Makes dst the page for every holder and releases src (freed once its readers are gone). If the page has lost its
-  /// last owner meanwhile, both slots are freed and false is returned.
+  /// last owner meanwhile, both slots are freed and false is returned. The conversion is inactive afterwards.
   bool publish();
 
  private:
   friend class Cache;
-  Cache* cache_ = nullptr;
+  std::shared_ptr<CacheState> state_;
   size_t cls_ = 0;
   PageId page_ = 0;
   PageRef from_, to_;
 };
 
+/// The KV cache of one engine.
 class Cache {
  public:
+  /// kInvalidArgument for a contradictory configuration; kResourceExhausted when the budget cannot hold one page per
+  /// class, one strip per class and the conversion headroom.
   static Result<std::unique_ptr<Cache>> create(const Config& config);
   ~Cache();
 
   /// A new, empty sequence (takes its strips). kResourceExhausted with the numbers when the budget has no room.
   Result<SequenceId> start();
   /// A new sequence with the same settled tokens: shares every sealed page, copies the unsealed one and the strips.
+  /// No step may be writing the sequence. kResourceExhausted leaves everything as it was.
   Result<SequenceId> fork(SequenceId sequence);
   /// Drops every reference of the sequence. Idempotent: an unknown or finished id is ignored.
   void finish(SequenceId sequence);
 
-  /// Append, first half: makes room for `tokens` more positions in every class, all or nothing.
+  /// Append, first half: makes room for `tokens` positions after the settled ones in every class, all or nothing.
+  /// Not cumulative: a second call before settle() asks for max(first, second). kResourceExhausted says what was asked,
+  /// who holds what and the budget, and changes nothing.
   Status reserve(SequenceId sequence, int tokens);
-  /// Append, second half: the reserved rows are written and settled; full pages seal; sliding pages leave the window.
-  void settle(SequenceId sequence, int tokens);
-  /// Forgets settled tokens from position `tokens` on. Only tokens of the unsealed page can be forgotten cheaply;
-  /// kUnsupported when `tokens` lies inside a sealed page (the caller re-prefills from the page start).
+  /// Bytes the budget lacks for reserve(sequence, tokens); 0 when it would succeed.
+  size_t shortfall(SequenceId sequence, int tokens) const;
+  /// Append, second half: the first `tokens` reserved rows are written and settled; full pages seal; sliding pages
+  /// leave the window. kInvalidArgument when more than reserved.
+  Status settle(SequenceId sequence, int tokens);
+  /// Forgets settled tokens from position `tokens` on, and any reservation: truncate(s, length(s)) cancels a reserve().
+  /// Whole pages and tokens of the unsealed page can be forgotten. kUnsupported when `tokens` lies inside a sealed page
+  /// (the caller truncates to the page's start and re-prefills), below the open tile of a class with strips, or so far
+  /// back that pages of its window are already released.
   Status truncate(SequenceId sequence, int tokens);
 
-  int length(SequenceId sequence) const;  ///< settled tokens
+  bool contains(SequenceId sequence) const;  ///< started and not finished
+  int length(SequenceId sequence) const;     ///< settled tokens; 0 for an unknown id
   /// The block table, ordered by position, reserved pages included (tokens = 0 for those not yet settled).
   std::vector<BlockEntry> blocks(SequenceId sequence, size_t cls) const;
-  uint8_t* strip(SequenceId sequence, size_t cls);
-  uint8_t* slot(size_t cls, const PageRef& ref);
+  uint8_t* strip(SequenceId sequence, size_t cls);  ///< null when the class has none or the id is unknown
+  uint8_t* slot(size_t cls, const PageRef& ref);    ///< null when the reference is stale
+  std::optional<PageInfo> page(PageId page) const;  ///< nothing when the page is gone
 
-  /// Reader references on every page of the sequences. Pages leave the cache only after the guard is gone.
+  /// Reader references on every page and strip of the sequences (unknown ids are skipped). They leave the cache only
+  /// after the guard is gone.
   ReadGuard read(std::span<const SequenceId> sequences);
 
   /// Retier: takes a source reference and a destination slot. Errors: page not sealed, already converting, same tier,
-  /// stale reference (kInvalidArgument), no room (kResourceExhausted).
+  /// tier not used by the class, stale id (kInvalidArgument), no room (kResourceExhausted).
   Result<Conversion> retier(size_t cls, PageId page, Tier to);
 
+  const Config& config() const;
   PoolStats pool(size_t cls, Tier tier) const;
   size_t strip_bytes_live() const;
   size_t allocated_bytes() const;  ///< slabs of all pools and strips: what the budget limits
   size_t budget_bytes() const;
-  std::vector<SequenceId> sequences() const;
-  /// Tests and idle checks: free + live + converting = total per pool, counters equal list lengths, no slot twice.
+  /// Bytes that start, fork and reserve leave free so that a demotion can always get its destination slot: the largest
+  /// stale slot of any class, 0 when no class has a stale tier.
+  size_t headroom_bytes() const;
+  std::vector<SequenceId> sequences() const;  ///< ascending
+  /// Tests and idle checks: recounts every reference from the tables, guards and conversions. kInternal names the first
+  /// contradiction.
   Status check() const;
 
  private:
-  friend class ReadGuard;
-  friend class Conversion;
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-  Cache();
+  explicit Cache(std::shared_ptr<CacheState> state);
+  std::shared_ptr<CacheState> state_;
 };
 
 }  // namespace varve::cache

@@ -3,6 +3,7 @@
 // head in its own frame and knows nothing of pages, tiers or models; centring and rotation happen outside
 // (format/plane.h), so adding a codec adds one folder and one line in codec.cc.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,6 +15,10 @@ namespace varve::format {
 
 /// Tokens per tile. A tile is the unit of encoding and of attention; pages are whole tiles.
 inline constexpr int kTileTokens = 64;
+
+/// Supported head dims, all multiples of 16.
+inline constexpr std::array<int, 6> kHeadDims = {64, 80, 96, 128, 192, 256};
+inline constexpr int kMaxHeadDim = 256;
 
 enum class KCodec : uint8_t { kF16, kFp8, kInt8, kTq6, kTq5, kTq4, kTq3, kTq2, kCount };
 enum class VCodec : uint8_t { kF16, kFp8, kInt8, kTq4, kTq3, kTq2, kCount };
@@ -50,7 +55,8 @@ struct KCodecInfo {
   /// Bytes of one tile of one KV head. Multiple of kCacheLine for every supported head_dim.
   size_t (*tile_bytes)(int head_dim);
   /// rows: [kTileTokens][head_dim] fp32, centred, in `frame`. Fewer than kTileTokens tokens are padded with zero rows.
-  /// A row that holds NaN or infinity decodes to NaN in all its dims; it never touches other rows.
+  /// A row that holds NaN or infinity, or whose scale f16 cannot hold, decodes to NaN in all its dims and never touches
+  /// other rows. f16 keeps every element as it is instead.
   void (*encode)(const float* rows, int head_dim, const EncodeOptions& options, uint8_t* tile);
   /// Scalar reference. rows: [kTileTokens][head_dim] fp32 in `frame`.
   void (*decode)(const uint8_t* tile, int head_dim, float* rows);
@@ -69,18 +75,20 @@ struct VCodecInfo {
 const KCodecInfo& k_codec(KCodec id);
 const VCodecInfo& v_codec(VCodec id);
 
-/// Supported head dims: 64, 80, 96, 128, 192, 256.
+/// Is head_dim one of kHeadDims?
 bool head_dim_supported(int head_dim);
 
-/// Parses "f16", "fp8", "int8" (both sides) or "k<K>v<V>" with K in {8,6,5,4,3,2} and V in {8,4,3,2}
-/// (k8/v8 are int8). The error lists what is valid.
+/// Parses "f16", "fp8", "int8" (both sides) or "k<K>v<V>" with K in {f16,fp8,8,6,5,4,3,2} and V in {f16,fp8,8,4,3,2}
+/// (8 is int8). The error lists what is valid. An f16 K keeps its rows as they are, so its centre becomes kNone.
 Result<LayerFormat> parse_format(std::string_view name, Centre centre);
-/// Inverse of parse_format.
+/// Inverse of parse_format, the shortest name; the centre is not part of it.
 std::string format_name(const LayerFormat& format);
 Result<Centre> parse_centre(std::string_view name);  ///< "none", "post", "rotary"
 const char* centre_name(Centre centre);
 
 /// f16 rows are written in place, token by token; every other format is written tile by tile from an f16 open tile.
-inline bool is_direct(const LayerFormat& f) { return f.k == KCodec::kF16 && f.v == VCodec::kF16; }
+inline bool is_direct(const LayerFormat& f) {
+  return f.k == KCodec::kF16 && f.v == VCodec::kF16 && f.centre == Centre::kNone;
+}
 
 }  // namespace varve::format

@@ -26,9 +26,10 @@ struct LayerSlot {
   size_t offset = 0;  ///< of this layer's kv_heads planes inside the slot
 };
 
-/// Layout of one slot: every layer of an attention class, head-major inside a layer.
+/// Layout of one slot: the page header, then every layer of an attention class, head-major inside a layer.
 struct SlotLayout {
   int page_tokens = 0;
+  size_t header_bytes = 0;  ///< of the PageHeader every slot starts with (format/page_header.h)
   std::vector<LayerSlot> layers;  ///< by ordinal within the class, not by model layer index
   size_t bytes = 0;
   size_t payload_bytes = 0;  ///< codes alone; bytes - payload is metadata and padding
@@ -39,15 +40,21 @@ struct SlotLayout {
   }
 };
 
-/// formats: one per layer of the class, same order as `layers`. page_tokens: multiple of kTileTokens.
+/// kInvalidArgument or kUnsupported, with the numbers, for what slot_layout, strip_layout or an encoder cannot serve.
+Status check_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats, int page_tokens,
+                    int sink_tokens);
+
+/// formats: one per layer of the class, same order as `layers`. page_tokens: multiple of kTileTokens. Arguments that
+/// check_layout refuses must not get here.
 SlotLayout slot_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats,
                        int page_tokens);
 
 /// The exact (f16) strip of one sequence in one class: `sink_tokens` first rows, then the open tile.
 /// Per layer and KV head: K sink rows, K open rows, V sink rows, V open rows, each [tokens][head_dim] f16.
 /// Layers in a direct (f16) format own no strip; when no layer needs one, bytes is 0.
+inline constexpr int kMaxSinkTokens = 16;
 struct StripLayout {
-  int sink_tokens = 0;  ///< at most 16
+  int sink_tokens = 0;  ///< at most kMaxSinkTokens
   std::vector<size_t> layer_offset;
   std::vector<size_t> head_bytes;
   size_t bytes = 0;

@@ -39,9 +39,15 @@ struct PlaneLayout {
 PlaneLayout plane_layout(const LayerFormat& format, int head_dim, int page_tokens);
 
 /// Computes the centre of `n` plain key rows ([n][head_dim], the first at page offset `offset`), rounds it to f16 and
-/// writes it to the plane's K header. No-op for kNone. Rows with NaN or infinity are left out of the mean.
+/// writes it to the plane's K header. No-op for kNone. Rows with an element that f16 cannot hold (NaN, infinity, past 65504)
+/// are left out of the mean; with none left the centre is zero.
 void write_centre(const LayerFormat& format, const HeadGeometry& geometry, const float* k_rows, int n, int offset,
                   uint8_t* plane);
+
+/// rows += sign * (the part that the centre removes from each token of tile `tile`): sign -1 before coding, +1 after
+/// decoding. rows: [kTileTokens][head_dim] plain K. fp32 arithmetic, the same for every caller. No-op for kNone.
+void add_centre(const LayerFormat& format, const HeadGeometry& geometry, int tile, float sign, const uint8_t* plane,
+                float* rows);
 
 /// Encodes one whole tile from plain rows: k_rows, v_rows are [kTileTokens][head_dim]. The centre must be written.
 /// scratch: 2 * kTileTokens * head_dim floats.

@@ -15,6 +15,9 @@ struct llama_vocab;
 
 namespace varve::model {
 
+struct HParams;
+struct Weights;
+
 /// One KV-owning layer, in the words of the format and attention layers.
 struct LayerInfo {
   int layer = 0;
@@ -51,6 +54,11 @@ class Model {
   const ModelInfo& info() const;
   const llama_vocab* vocab() const;
   llama_model* handle() const;
+  const HParams& hparams() const;
+  /// Tensors for graphs; empty when loaded with vocab_only.
+  const Weights& weights() const;
+  /// Bytes of weights that ggml rewrote into a faster layout (0 without repack).
+  size_t repacked_bytes() const;
 
  private:
   struct Impl;

@@ -20,13 +20,18 @@ using format::VCodec;
 inline constexpr size_t kKCodecs = static_cast<size_t>(KCodec::kCount);
 inline constexpr size_t kVCodecs = static_cast<size_t>(VCodec::kCount);
 
+/// Query heads that share one KV head.
+inline constexpr int kMaxGroup = 16;
+/// Largest magnitude of a quantised query.
+inline constexpr int kQueryCodeMax = 32767;
+
 /// The query heads of one GQA group, prepared once per row and layer.
 struct QueryGroup {
-  int group = 0;                  ///< query heads that share the KV head, >= 1
+  int group = 0;  ///< query heads that share the KV head, 1 to kMaxGroup
   int head_dim = 0;
-  const float* rows = nullptr;    ///< [group][head_dim] fp32 in the codec's frame, attention scale folded in
-  const int16_t* codes = nullptr; ///< [group][head_dim]: rows[g][d] = step[g] * codes[g][d], |codes| <= 32767
-  const float* step = nullptr;    ///< [group]
+  const float* rows = nullptr;     ///< [group][head_dim] fp32 in the codec's frame, attention scale folded in
+  const int16_t* codes = nullptr;  ///< [group][head_dim]: rows[g][d] = step[g] * codes[g][d], |codes| <= 32767
+  const float* step = nullptr;     ///< [group]
 };
 
 struct Kernels {
@@ -55,7 +60,8 @@ struct Kernels {
   /// Scores of `n` f16 rows in the plain frame: scores[g * stride + t] for t in [0, n). k: [n][head_dim] f16.
   void (*f16_scores)(const uint16_t* k, int n, const QueryGroup& q, int stride, float* scores);
   void (*f16_accumulate)(const uint16_t* v, int n, int head_dim, int group, int stride, const float* p, float* acc);
-  /// scores[t] <- exp(scores[t] - max) for t in [0, n), returns their sum; -inf gives 0. Relative error <= 2e-7... of exp.
+  /// scores[t] <- exp(scores[t] - max) for t in [0, n), returns their sum; -inf gives 0. Relative error <= 2e-7... of
+  /// exp.
   float (*exp_sum)(float* scores, int n, float max);
   float (*max)(const float* x, int n);
   /// scores[t] += sum_p a[p] cos(t theta_p) + b[p] sin(t theta_p), t in [0, 64). cos, sin: [64][pairs] (RotaryTable).

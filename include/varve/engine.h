@@ -1,0 +1,86 @@
+#pragma once
+// The engine: one model, one profile, many sessions over one KV cache. Not thread-safe: one caller at a time.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "varve/profile.h"
+#include "varve/stats.h"
+#include "varve/status.h"
+
+namespace varve {
+
+namespace model {
+class Model;
+}
+
+struct EngineOptions {
+  Profile profile;
+  int threads = 0;             ///< 0: the number of processors
+  int context_tokens = 0;      ///< most tokens of one session; 0: what the model was trained on
+  int chunk_tokens = 512;      ///< most rows of one step: prefill runs in chunks of this size
+  size_t kv_budget_bytes = 0;  ///< of pages and strips; 0: three quarters of the memory that is free now
+  std::string kernel;          ///< force a kernel table ("generic", "avx2" ...); empty: the best
+  bool poison_freed = false;   ///< tests: overwrite freed pages
+};
+
+using SessionId = uint64_t;
+
+enum class Logits {
+  kNone,
+  kLast,  ///< one row: after the last token fed
+  kAll,   ///< one row per token fed
+};
+
+/// Tokens for one session in one step.
+struct Feed {
+  SessionId session = 0;
+  std::span<const int32_t> tokens;
+  Logits want = Logits::kLast;
+};
+
+class Engine {
+ public:
+  /// Shares the weights with any other engine over the same model.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<model::Model> model, const EngineOptions& options);
+  ~Engine();
+
+  Result<SessionId> start();
+  /// A session with the same tokens: sealed pages are shared, the unsealed rest is copied.
+  Result<SessionId> fork(SessionId session);
+  /// Frees what only this session holds. Unknown ids are ignored.
+  void finish(SessionId session);
+  /// Keeps at most the first `tokens` tokens; returns how many could be kept (a sealed tile cannot be cut, so the
+  /// cut moves back to a page start, and the caller feeds the difference again).
+  Result<int> truncate(SessionId session, int tokens);
+
+  /// One step for several sessions, at most chunk_tokens() rows in all. On an error nothing has changed.
+  /// logits: rows in feed order, [rows wanted][vocabulary]; resized.
+  Status step(std::span<const Feed> feeds, std::vector<float>& logits);
+
+  /// Feeds any number of tokens in chunks. progress(done, total); false cancels (kCancelled; what is fed stays).
+  Status feed(SessionId session, std::span<const int32_t> tokens, Logits want, std::vector<float>& logits,
+              const std::function<bool(int, int)>& progress = {});
+
+  /// Tokens settled in the session, in order.
+  std::span<const int32_t> tokens(SessionId session) const;
+  int context_tokens() const;
+  int chunk_tokens() const;
+  int vocabulary() const;
+  const Profile& profile() const;
+  const std::shared_ptr<model::Model>& model() const;
+  EngineStats stats() const;
+  /// Idle check of every pool's invariants.
+  Status check() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  Engine();
+};
+
+}  // namespace varve

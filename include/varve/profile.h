@@ -1,0 +1,67 @@
+#pragma once
+// A profile says which format each tier of each layer uses, and the numbers of the lifecycle policy.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "varve/status.h"
+
+namespace varve {
+
+/// Formats by tier; names as in docs/formats.md ("f16", "fp8", "int8", "k4v3" ...). Empty: the tier is not used.
+struct TierFormats {
+  std::string recent;
+  std::string anchor;
+  std::string stale1;
+  std::string stale2;
+  std::string centre;  ///< "none", "post", "rotary"; empty in an override: as the profile says
+
+  bool operator==(const TierFormats&) const = default;
+};
+
+/// Formats of some layers that differ from the profile's. Layers are counted among those that own KV, from 0;
+/// negative numbers count from the end (-1 is the last).
+struct LayerOverride {
+  int first = 0;
+  int last = 0;
+  TierFormats formats;  ///< empty fields keep the profile's
+
+  bool operator==(const LayerOverride&) const = default;
+};
+
+struct Profile {
+  std::string name;
+  std::string description;
+  int page_tokens = 256;           ///< multiple of 64
+  int recent_tokens = 512;         ///< pages younger than this stay in the recent tier
+  int sink_tokens = 16;            ///< first tokens kept exact beside the pages, at most 16
+  uint64_t rotation_seed = 1;      ///< of the random signs; part of the page fingerprint
+  bool inner_product_norm = true;  ///< K norm correction: inner product, else matched norm
+  int convert_tokens_per_step = 512;  ///< most tokens that one step converts beside its own rows
+  TierFormats formats;
+  std::vector<LayerOverride> layers;
+
+  /// "dense", "fp8", "int8", "minima"; a uniform format such as "k4v3" (every tier in that format); or a JSON file.
+  static Result<Profile> load(const std::string& name_or_path);
+  static Result<Profile> from_json(std::string_view text);
+  static Result<Profile> named(std::string_view name);
+  /// Every tier in one format, keys centred in the rotary frame.
+  static Result<Profile> uniform(const std::string& format);
+  static std::vector<std::string> names();
+
+  std::string to_json() const;
+  /// Unknown formats, impossible combinations, numbers out of range: the first problem, with the numbers.
+  Status validate() const;
+  /// SHA-256 (first 16 hex digits) of the JSON without name and description: two profiles that store the same bytes agree.
+  std::string digest() const;
+  /// Formats of KV layer `ordinal` of `count`, overrides applied.
+  TierFormats layer_formats(int ordinal, int count) const;
+  /// True when every layer is f16 in its only tier: no codec, conversion or scoring code runs.
+  bool is_dense() const;
+};
+
+}  // namespace varve

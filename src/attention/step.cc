@@ -1,0 +1,344 @@
+#include "attention/step.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "attention/items.h"
+#include "attention/seal.h"
+
+namespace varve::attention {
+namespace {
+
+using format::Centre;
+using format::kTileTokens;
+using format::LayerFormat;
+using format::LayerGeometry;
+using format::SlotLayout;
+
+constexpr int kMaxSinkTokens = 16;
+
+std::string text(int n) { return std::to_string(n); }
+
+std::string name(const LayerGeometry& layer) { return "layer " + text(layer.layer); }
+
+/// What every tier's layout must satisfy, the recent one included.
+Status check_layout(const ClassGeometry& geometry, const SlotLayout& layout) {
+  if (layout.layers.size() != geometry.layers.size()) {
+    return invalid_argument("a slot layout has " + std::to_string(layout.layers.size()) + " layers, the class has " +
+                            std::to_string(geometry.layers.size()));
+  }
+  if (layout.page_tokens <= 0 || layout.page_tokens % kTileTokens != 0) {
+    return invalid_argument("page_tokens " + text(layout.page_tokens) + " is not a positive multiple of " +
+                            text(kTileTokens));
+  }
+  for (size_t i = 0; i < layout.layers.size(); ++i) {
+    const LayerGeometry& layer = geometry.layers[i];
+    const LayerFormat& format = layout.layers[i].format;
+    const int head_dim = layer.head.head_dim;
+    if (!format::is_direct(format) &&
+        (layer.head.rotation == nullptr || layer.head.rotation->head_dim() != head_dim)) {
+      return invalid_argument(name(layer) + " in format " + format::format_name(format) +
+                              " needs a rotation of head_dim " + text(head_dim));
+    }
+    if (format.centre == Centre::kRotary &&
+        (layer.head.rotary == nullptr || layer.head.rotary->head_dim() != head_dim ||
+         2 * layer.head.rotary->pairs() > head_dim)) {
+      return invalid_argument(name(layer) + " has a rotary centre but no rotary table of head_dim " + text(head_dim));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check(const ClassGeometry& geometry) {
+  if (geometry.recent == nullptr) return invalid_argument("the class has no recent layout");
+  std::set<int> seen;
+  for (const LayerGeometry& layer : geometry.layers) {
+    if (!seen.insert(layer.layer).second) return invalid_argument(name(layer) + " is in the class twice");
+    if (layer.kv_heads <= 0 || layer.q_heads <= 0 || layer.q_heads % layer.kv_heads != 0) {
+      return invalid_argument(name(layer) + " has " + text(layer.q_heads) + " query heads over " +
+                              text(layer.kv_heads) + " KV heads");
+    }
+    if (layer.group() > kMaxGroup) {
+      return invalid_argument(name(layer) + " has " + text(layer.group()) + " query heads per KV head, at most " +
+                              text(kMaxGroup) + " are supported");
+    }
+    if (!format::head_dim_supported(layer.head.head_dim)) {
+      return invalid_argument(name(layer) + " has unsupported head_dim " + text(layer.head.head_dim));
+    }
+    if (layer.window < 0 || !(layer.softcap >= 0) || !std::isfinite(layer.scale)) {
+      return invalid_argument(name(layer) + " has window " + text(layer.window) + ", softcap " +
+                              std::to_string(layer.softcap) + ", scale " + std::to_string(layer.scale));
+    }
+  }
+  if (Status status = check_layout(geometry, *geometry.recent); !status.ok()) return status;
+  if (geometry.strip != nullptr && (geometry.strip->sink_tokens < 0 || geometry.strip->sink_tokens > kMaxSinkTokens)) {
+    return invalid_argument("strip of " + text(geometry.strip->sink_tokens) + " sink tokens, at most " +
+                            text(kMaxSinkTokens) + " are supported");
+  }
+  for (size_t i = 0; i < geometry.layers.size(); ++i) {
+    const LayerFormat& format = geometry.recent->layers[i].format;
+    const bool direct = format::is_direct(format);
+    if (direct && format.centre != Centre::kNone) {
+      return invalid_argument(name(geometry.layers[i]) + " is written in place (f16) and cannot have centre " +
+                              format::centre_name(format.centre));
+    }
+    if (direct == owns_strip(geometry.strip, static_cast<int>(i))) {
+      return invalid_argument(name(geometry.layers[i]) + " in recent format " + format::format_name(format) +
+                              (direct ? " must own no strip" : " needs a strip"));
+    }
+  }
+  return {};
+}
+
+struct ClassAttention::Impl {
+  struct Layer {
+    int schedule = 0;
+    const CentreCurve* curve = nullptr;
+  };
+
+  Impl(ClassGeometry g, const kernels::Kernels& k, int threads)
+      : geometry(std::move(g)), kernels(k), valid(check(geometry)), scratch(static_cast<size_t>(std::max(threads, 1))) {
+    if (!valid.ok()) return;
+    for (size_t i = 0; i < geometry.layers.size(); ++i) {
+      const LayerGeometry& layer = geometry.layers[i];
+      ordinals[layer.layer] = static_cast<int>(i);
+      const Shape shape{layer.kv_heads, layer.group(), layer.window};
+      const auto found = std::find(shapes.begin(), shapes.end(), shape);
+      layers.push_back({.schedule = static_cast<int>(found - shapes.begin())});
+      if (found == shapes.end()) shapes.push_back(shape);
+    }
+  }
+
+  Status check_sequence(size_t index, const SequenceView& view);
+  Status reserve();
+  bool begin(int layer, LayerStep* step) const;
+
+  const ClassGeometry geometry;
+  const kernels::Kernels& kernels;
+  const Status valid;
+  std::map<int, int> ordinals;  ///< by model layer index
+  std::vector<Layer> layers;    ///< by ordinal
+  std::vector<Shape> shapes;
+  std::map<const format::RotaryTable*, CentreCurve> curves;
+  std::set<const SlotLayout*> checked_layouts;
+
+  bool planned = false;
+  std::vector<SequenceState> sequences;
+  std::vector<Schedule> schedules;  ///< by shape
+  std::vector<SealJob> seals;
+  std::vector<ThreadScratch> scratch;  ///< by thread
+  AlignedBuffer tail, max, sum, out;
+  /// Next item of partial() and next job of merge(); the node that comes two before resets them.
+  std::atomic<int> next_item = 0, next_job = 0;
+};
+
+Status ClassAttention::Impl::check_sequence(size_t index, const SequenceView& view) {
+  const std::string who = "sequence " + std::to_string(index) + " of the step";
+  if (view.rows < 0 || view.past < 0 || view.row_begin < 0) {
+    return invalid_argument(who + " has " + text(view.rows) + " rows from row " + text(view.row_begin) + ", past " +
+                            text(view.past));
+  }
+  if (view.rows == 0) return {};
+  if (view.pages.empty()) return invalid_argument(who + " has no pages for " + text(view.rows) + " rows");
+  const int page_tokens = geometry.recent->page_tokens;
+  int expected = view.pages.front().start;
+  if (expected < 0 || expected % page_tokens != 0) {
+    return invalid_argument(who + ": its first page starts at " + text(expected) + ", no multiple of " +
+                            text(page_tokens));
+  }
+  for (const PageView& page : view.pages) {
+    if (page.slot == nullptr || page.layout == nullptr) {
+      return invalid_argument(who + ": the page at " + text(page.start) + " has no slot or layout");
+    }
+    if (page.start != expected || page.layout->page_tokens != page_tokens) {
+      return invalid_argument(who + ": a page of " + text(page.layout->page_tokens) + " tokens at " +
+                              text(page.start) + " where one of " + text(page_tokens) + " at " + text(expected) +
+                              " is due");
+    }
+    if (page.start + page_tokens > view.past && page.layout != geometry.recent) {
+      return invalid_argument(who + ": the page at " + text(page.start) + " is to be written from position " +
+                              text(view.past) + " on but is not in the recent layout");
+    }
+    if (!checked_layouts.contains(page.layout)) {
+      if (Status status = check_layout(geometry, *page.layout); !status.ok()) return status;
+      checked_layouts.insert(page.layout);
+    }
+    expected += page_tokens;
+  }
+  if (expected < view.past + view.rows) {
+    return invalid_argument(who + ": its pages end at " + text(expected) + ", its rows at " +
+                            text(view.past + view.rows));
+  }
+  for (size_t i = 0; i < geometry.layers.size(); ++i) {
+    const int first = first_key(view.past, geometry.layers[i].window);
+    if (view.pages.front().start > first) {
+      return invalid_argument(who + ": its pages start at " + text(view.pages.front().start) + " but " +
+                              name(geometry.layers[i]) + " attends from position " + text(first));
+    }
+    if (view.strip == nullptr && owns_strip(geometry.strip, static_cast<int>(i))) {
+      return invalid_argument(who + " has no strip but " + name(geometry.layers[i]) + " needs one");
+    }
+  }
+  return {};
+}
+
+Status ClassAttention::Impl::reserve() {
+  bool prefill = false;
+  size_t scratch_tokens = 0;
+  for (const SequenceState& state : sequences) {
+    prefill |= state.view.rows > kDecodeRows;
+    if (!state.tail_in_strip) scratch_tokens += static_cast<size_t>(state.tail_tokens());
+  }
+  size_t tail_bytes = 0, slots = 0, out_floats = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerGeometry& layer = geometry.layers[i];
+    const auto head_dim = static_cast<size_t>(layer.head.head_dim);
+    const Schedule& schedule = schedules[static_cast<size_t>(layers[i].schedule)];
+    if (owns_strip(geometry.strip, static_cast<int>(i))) {
+      tail_bytes = std::max(tail_bytes, scratch_tokens * 2 * static_cast<size_t>(layer.kv_heads) * head_dim *
+                                            sizeof(uint16_t));
+    }
+    slots = std::max(slots, schedule.slots);
+    out_floats = std::max(out_floats, schedule.slots * head_dim);
+  }
+  const auto fit = [](AlignedBuffer* buffer, size_t bytes) {
+    if (bytes > buffer->size()) *buffer = AlignedBuffer(bytes);
+    return bytes == 0 || buffer->data() != nullptr;
+  };
+  bool ok = fit(&tail, tail_bytes) && fit(&max, slots * sizeof(float)) && fit(&sum, slots * sizeof(float)) &&
+            fit(&out, out_floats * sizeof(float));
+  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill);
+  if (ok) return {};
+  return resource_exhausted("no memory for a step's attention: " + std::to_string(tail_bytes) + " bytes of tails, " +
+                            std::to_string(out_floats * sizeof(float)) + " bytes of partial results");
+}
+
+bool ClassAttention::Impl::begin(int layer, LayerStep* step) const {
+  const auto found = ordinals.find(layer);
+  if (!planned || found == ordinals.end()) return false;
+  const auto ordinal = static_cast<size_t>(found->second);
+  step->layer = &geometry.layers[ordinal];
+  step->ordinal = found->second;
+  step->kernels = &kernels;
+  step->curve = layers[ordinal].curve;
+  step->strip = geometry.strip;
+  step->sequences = sequences;
+  step->schedule = &schedules[static_cast<size_t>(layers[ordinal].schedule)];
+  step->tail_scratch = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(tail.data()));
+  step->max = reinterpret_cast<float*>(const_cast<uint8_t*>(max.data()));
+  step->sum = reinterpret_cast<float*>(const_cast<uint8_t*>(sum.data()));
+  step->out = reinterpret_cast<float*>(const_cast<uint8_t*>(out.data()));
+  return true;
+}
+
+ClassAttention::ClassAttention(ClassGeometry geometry, const kernels::Kernels& kernels, int threads)
+    : impl_(std::make_unique<Impl>(std::move(geometry), kernels, threads)) {}
+
+ClassAttention::~ClassAttention() = default;
+
+Status ClassAttention::plan(std::span<const SequenceView> views) {
+  Impl& impl = *impl_;
+  impl.planned = false;
+  if (!impl.valid.ok()) return impl.valid;
+  for (size_t s = 0; s < views.size(); ++s) {
+    if (Status status = impl.check_sequence(s, views[s]); !status.ok()) return status;
+  }
+  for (size_t i = 0; i < impl.layers.size(); ++i) {
+    const format::RotaryTable* rotary = impl.geometry.layers[i].head.rotary;
+    if (rotary == nullptr || impl.layers[i].curve != nullptr) continue;
+    const bool wanted = std::any_of(impl.checked_layouts.begin(), impl.checked_layouts.end(), [&](const auto* layout) {
+      return layout->layers[i].format.centre == Centre::kRotary;
+    });
+    if (!wanted) continue;
+    const int tiles = impl.geometry.recent->page_tokens / kTileTokens;
+    impl.layers[i].curve = &impl.curves.try_emplace(rotary, *rotary, tiles).first->second;
+  }
+
+  impl.sequences.clear();
+  std::vector<SequenceRows> rows;
+  size_t tail_offset = 0;
+  for (const SequenceView& view : views) {
+    SequenceState state;
+    state.view = view;
+    state.tail_start = view.past / kTileTokens * kTileTokens;
+    state.tail_in_strip = view.past % kTileTokens + view.rows <= kTileTokens;
+    state.tail_offset = tail_offset;
+    if (!state.tail_in_strip) tail_offset += static_cast<size_t>(state.tail_tokens());
+    impl.sequences.push_back(std::move(state));
+    rows.push_back({view.rows, view.past});
+  }
+  impl.schedules.clear();
+  for (const Shape& shape : impl.shapes) impl.schedules.push_back(make_schedule(shape, rows));
+  impl.seals = seal_jobs(impl.sequences, impl.geometry.recent->page_tokens);
+  if (Status status = impl.reserve(); !status.ok()) return status;
+  impl.next_item = 0;
+  impl.next_job = 0;
+  impl.planned = true;
+  return {};
+}
+
+void ClassAttention::append(int layer, const float* k, const float* v, int thread, int threads) {
+  LayerStep step;
+  if (!impl_->begin(layer, &step)) return;
+  if (thread == 0) {  // both other nodes are idle here: a barrier lies before and after this one
+    impl_->next_item.store(0, std::memory_order_relaxed);
+    impl_->next_job.store(0, std::memory_order_relaxed);
+  }
+  append_rows(step, k, v, thread, threads);
+}
+
+void ClassAttention::partial(int layer, const float* q, int thread, int) {
+  LayerStep step;
+  if (!impl_->begin(layer, &step)) return;
+  step.q = q;
+  ThreadScratch& scratch = impl_->scratch[static_cast<size_t>(thread)];
+  scratch.new_layer();
+  const int items = static_cast<int>(step.schedule->items.size());
+  for (int i = impl_->next_item.fetch_add(1, std::memory_order_relaxed); i < items;
+       i = impl_->next_item.fetch_add(1, std::memory_order_relaxed)) {
+    const Item& item = step.schedule->items[static_cast<size_t>(i)];
+    if (step.schedule->units[static_cast<size_t>(item.unit)].decode) {
+      run_decode_item(step, item, scratch);
+    } else {
+      run_prefill_item(step, item, scratch);
+    }
+  }
+}
+
+void ClassAttention::merge(int layer, float* out, int thread, int) {
+  LayerStep step;
+  if (!impl_->begin(layer, &step)) return;
+  ThreadScratch& scratch = impl_->scratch[static_cast<size_t>(thread)];
+  const int kv_heads = step.layer->kv_heads;
+  // Seals first: they are the longer jobs.
+  const int seals = owns_strip(step.strip, step.ordinal) ? static_cast<int>(impl_->seals.size()) * kv_heads : 0;
+  const int jobs = seals + static_cast<int>(step.schedule->units.size());
+  for (int i = impl_->next_job.fetch_add(1, std::memory_order_relaxed); i < jobs;
+       i = impl_->next_job.fetch_add(1, std::memory_order_relaxed)) {
+    if (i < seals) {
+      run_seal_job(step, impl_->seals[static_cast<size_t>(i / kv_heads)], i % kv_heads, impl_->geometry.encode, scratch);
+    } else {
+      merge_unit(step, step.schedule->units[static_cast<size_t>(i - seals)], out);
+    }
+  }
+}
+
+size_t ClassAttention::scratch_bytes() const {
+  size_t bytes = impl_->tail.size();
+  for (const ThreadScratch& scratch : impl_->scratch) bytes += scratch.codec_bytes();
+  return bytes;
+}
+
+size_t ClassAttention::activation_bytes() const {
+  size_t bytes = impl_->max.size() + impl_->sum.size() + impl_->out.size();
+  for (const ThreadScratch& scratch : impl_->scratch) bytes += scratch.work_bytes();
+  return bytes;
+}
+
+}  // namespace varve::attention

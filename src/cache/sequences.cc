@@ -1,0 +1,220 @@
+// Sequences: start, fork, reserve, settle, truncate, finish.
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "cache/state.h"
+
+namespace varve::cache {
+namespace {
+
+/// Pages that cover positions [0, tokens).
+int64_t pages_for(int64_t tokens, int page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
+
+Status unknown_sequence(const char* operation, SequenceId id) {
+  return invalid_argument(std::string(operation) + ": sequence " + std::to_string(id) + " is unknown or finished");
+}
+
+}  // namespace
+
+const Sequence* CacheState::find(SequenceId id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : &it->second;
+}
+
+Sequence* CacheState::find(SequenceId id) { return const_cast<Sequence*>(std::as_const(*this).find(id)); }
+
+PageId CacheState::new_page(size_t c, int start) {
+  Pool* recent = pool(c, Tier::kRecent);
+  const uint32_t slot = recent->take(Hold::kMapping);
+  Page page;
+  page.cls = c;
+  page.start = start;
+  page.ref = {Tier::kRecent, slot, recent->generation(slot)};
+  page.requests = 1;
+  return pages_.add(page);
+}
+
+void CacheState::drop_request(PageId id) {
+  Page* page = pages_.find(id);
+  if (--page->requests != 0) return;
+  pool(page->cls, page->ref.tier)->drop(page->ref.slot, Hold::kMapping);
+  if (!page->converting) pages_.remove(id);
+}
+
+Result<SequenceId> CacheState::start() {
+  Demand demand;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    if (strips(c) != nullptr) demand.slots.emplace_back(strips(c), 1);
+  }
+  if (Status status = make_room(demand, headroom_, "start of a sequence"); !status.ok()) return status;
+  Sequence sequence;
+  sequence.classes.resize(config_.classes.size());
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    if (strips(c) != nullptr) sequence.classes[c].strip = strips(c)->take(Hold::kMapping);
+  }
+  const SequenceId id = next_sequence_++;
+  sequences_.emplace(id, std::move(sequence));
+  return id;
+}
+
+Result<SequenceId> CacheState::fork(SequenceId id) {
+  const Sequence* parent = find(id);
+  if (parent == nullptr) return unknown_sequence("fork", id);
+  Demand demand;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const bool partial = parent->length % cls(c).page_tokens != 0;
+    demand.slots.emplace_back(pool(c, Tier::kRecent), partial ? 1 : 0);
+    if (strips(c) != nullptr) demand.slots.emplace_back(strips(c), 1);
+  }
+  const std::string what =
+      "fork of sequence " + std::to_string(id) + " (" + std::to_string(parent->length) + " tokens)";
+  if (Status status = make_room(demand, headroom_, what); !status.ok()) return status;
+
+  Sequence child;
+  child.length = parent->length;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const BlockTable& from = parent->classes[c];
+    BlockTable to;
+    to.first = from.first;
+    for (const PageId page_id : from.pages) {
+      const Page page = *pages_.find(page_id);
+      if (page.start >= parent->length) break;  // reserved only
+      if (page.sealed) {
+        ++pages_.find(page_id)->requests;
+        to.pages.push_back(page_id);
+        continue;
+      }
+      to.pages.push_back(new_page(c, page.start));
+      Pool* recent = pool(c, Tier::kRecent);
+      std::memcpy(recent->data(pages_.find(to.pages.back())->ref.slot), recent->data(page.ref.slot),
+                  cls(c).slot_bytes[static_cast<size_t>(Tier::kRecent)]);
+    }
+    if (strips(c) != nullptr) {
+      to.strip = strips(c)->take(Hold::kMapping);
+      std::memcpy(strips(c)->data(to.strip), strips(c)->data(from.strip), cls(c).strip_bytes);
+    }
+    child.classes.push_back(std::move(to));
+  }
+  const SequenceId child_id = next_sequence_++;
+  sequences_.emplace(child_id, std::move(child));
+  return child_id;
+}
+
+void CacheState::finish(SequenceId id) {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end()) return;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    for (const PageId page : it->second.classes[c].pages) drop_request(page);
+    if (strips(c) != nullptr) strips(c)->drop(it->second.classes[c].strip, Hold::kMapping);
+  }
+  sequences_.erase(it);
+}
+
+Demand CacheState::reserve_demand(const Sequence& sequence, int tokens) const {
+  Demand demand;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const BlockTable& table = sequence.classes[c];
+    const int64_t wanted = pages_for(int64_t{sequence.length} + tokens, cls(c).page_tokens);
+    const int64_t have = table.first + static_cast<int64_t>(table.pages.size());
+    demand.slots.emplace_back(pool(c, Tier::kRecent), static_cast<size_t>(std::max<int64_t>(0, wanted - have)));
+  }
+  return demand;
+}
+
+Status CacheState::reserve(SequenceId id, int tokens) {
+  Sequence* sequence = find(id);
+  if (sequence == nullptr) return unknown_sequence("reserve", id);
+  if (tokens < 0 || tokens > std::numeric_limits<int>::max() - sequence->length) {
+    return invalid_argument("reserve: " + std::to_string(tokens) + " tokens after " + std::to_string(sequence->length) +
+                            " of sequence " + std::to_string(id) + " is out of range");
+  }
+  const Demand demand = reserve_demand(*sequence, tokens);
+  const std::string what = "reserving " + std::to_string(tokens) + " tokens after " + std::to_string(sequence->length) +
+                           " of sequence " + std::to_string(id);
+  if (Status status = make_room(demand, headroom_, what); !status.ok()) return status;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    BlockTable& table = sequence->classes[c];
+    for (size_t n = demand.slots[c].second; n > 0; --n) {
+      const int index = table.first + static_cast<int>(table.pages.size());
+      table.pages.push_back(new_page(c, index * cls(c).page_tokens));
+    }
+  }
+  sequence->reserved = std::max(sequence->reserved, tokens);
+  return {};
+}
+
+size_t CacheState::shortfall(SequenceId id, int tokens) const {
+  const Sequence* sequence = find(id);
+  if (sequence == nullptr || tokens <= 0) return 0;
+  return missing_bytes(reserve_demand(*sequence, tokens), headroom_);
+}
+
+Status CacheState::settle(SequenceId id, int tokens) {
+  Sequence* sequence = find(id);
+  if (sequence == nullptr) return unknown_sequence("settle", id);
+  if (tokens < 0 || tokens > sequence->reserved) {
+    return invalid_argument("settle: " + std::to_string(tokens) + " tokens of sequence " + std::to_string(id) +
+                            ", which reserved " + std::to_string(sequence->reserved));
+  }
+  const int before = sequence->length;
+  sequence->length += tokens;
+  sequence->reserved -= tokens;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const ClassConfig& config = cls(c);
+    BlockTable& table = sequence->classes[c];
+    for (int index = before / config.page_tokens; index < sequence->length / config.page_tokens; ++index) {
+      pages_.find(table.pages[static_cast<size_t>(index - table.first)])->sealed = true;
+    }
+    if (config.window == 0 || sequence->length <= config.window) continue;
+    const int gone = (sequence->length - config.window) / config.page_tokens - table.first;
+    if (gone <= 0) continue;
+    for (int i = 0; i < gone; ++i) drop_request(table.pages[static_cast<size_t>(i)]);
+    table.pages.erase(table.pages.begin(), table.pages.begin() + gone);
+    table.first += gone;
+  }
+  return {};
+}
+
+Status CacheState::truncate(SequenceId id, int tokens) {
+  Sequence* sequence = find(id);
+  if (sequence == nullptr) return unknown_sequence("truncate", id);
+  const std::string what = "truncate: position " + std::to_string(tokens) + " of sequence " + std::to_string(id) +
+                           " (" + std::to_string(sequence->length) + " tokens) ";
+  if (tokens < 0 || tokens > sequence->length) return invalid_argument(what + "is out of range");
+  if (tokens < sequence->length) {
+    for (size_t c = 0; c < config_.classes.size(); ++c) {
+      const ClassConfig& config = cls(c);
+      const std::string in_class = " in class " + std::to_string(c);
+      const int page_start = tokens / config.page_tokens * config.page_tokens;
+      if (page_start != tokens && page_start + config.page_tokens <= sequence->length) {
+        return unsupported(what + "lies inside the sealed page that starts at " + std::to_string(page_start) +
+                           in_class);
+      }
+      const int tile = config.tile_tokens;
+      if (tile != 0 && tokens % tile != 0 && tokens < sequence->length / tile * tile) {
+        return unsupported(what + "lies below the open tile that starts at " +
+                           std::to_string(sequence->length / tile * tile) + in_class);
+      }
+      // The row at `tokens` reads keys from tokens - window + 1 on.
+      const int kept_from = sequence->classes[c].first * config.page_tokens;
+      if (kept_from > std::max(0, tokens - config.window + 1)) {
+        return unsupported(what + "needs keys below " + std::to_string(kept_from) + ", which left the window of " +
+                           std::to_string(config.window) + in_class);
+      }
+    }
+  }
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    BlockTable& table = sequence->classes[c];
+    const size_t keep = static_cast<size_t>(pages_for(tokens, cls(c).page_tokens) - table.first);
+    for (size_t i = keep; i < table.pages.size(); ++i) drop_request(table.pages[i]);
+    table.pages.resize(keep);
+  }
+  sequence->length = tokens;
+  sequence->reserved = 0;
+  return {};
+}
+
+}  // namespace varve::cache

@@ -1,0 +1,327 @@
+#include "varve/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+
+#include "attention/step.h"
+#include "base/system.h"
+#include "engine/cache_plan.h"
+#include "engine/kv_stats.h"
+#include "engine/lifecycle.h"
+#include "kernels/cpu/kernels.h"
+#include "model/executor.h"
+
+namespace varve {
+namespace {
+
+using attention::ClassAttention;
+using attention::PageView;
+using attention::SequenceView;
+
+/// Sends each layer's attention nodes to its class.
+class LayerRouter final : public attention::LayerAttention {
+ public:
+  LayerRouter(const engine::CachePlan& plan, std::vector<std::unique_ptr<ClassAttention>>& classes)
+      : plan_(plan), classes_(classes) {}
+
+  void append(int layer, const float* k, const float* v, int thread, int threads) override {
+    of(layer).append(layer, k, v, thread, threads);
+  }
+  void partial(int layer, const float* q, int thread, int threads) override {
+    of(layer).partial(layer, q, thread, threads);
+  }
+  void merge(int layer, float* out, int thread, int threads) override { of(layer).merge(layer, out, thread, threads); }
+
+ private:
+  ClassAttention& of(int layer) {
+    return *classes_[static_cast<size_t>(plan_.class_of_layer[static_cast<size_t>(layer)])];
+  }
+  const engine::CachePlan& plan_;
+  std::vector<std::unique_ptr<ClassAttention>>& classes_;
+};
+
+std::string count(int64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+struct Engine::Impl {
+  std::shared_ptr<model::Model> model;
+  EngineOptions options;
+  engine::CachePlan plan;
+  const kernels::Kernels* kernels = nullptr;
+  std::unique_ptr<model::Executor> executor;
+  std::unique_ptr<cache::Cache> cache;
+  std::vector<std::unique_ptr<ClassAttention>> attention;
+  std::unique_ptr<engine::Lifecycle> lifecycle;
+  std::unordered_map<SessionId, std::vector<int32_t>> sessions;
+  uint64_t steps = 0;
+  std::map<std::string, uint64_t> fallbacks;
+
+  Status check_feeds(std::span<const Feed> feeds) const;
+  Status reserve(std::span<const Feed> feeds);
+  Status plan_attention(std::span<const Feed> feeds);
+  Status run(std::span<const Feed> feeds, std::vector<float>& logits);
+};
+
+Engine::Engine() : impl_(std::make_unique<Impl>()) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> model, const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine);
+  Impl& e = *engine->impl_;
+  e.model = std::move(model);
+  e.options = options;
+  const model::ModelInfo& info = e.model->info();
+  if (options.threads < 0 || options.threads > 512) {
+    return invalid_argument("threads is " + count(options.threads) + "; it must be 1 to 512, or 0 for all processors");
+  }
+  if (options.chunk_tokens < 1 || options.chunk_tokens > 8192) {
+    return invalid_argument("chunk of " + count(options.chunk_tokens) + " tokens; it must be 1 to 8192");
+  }
+  if (options.context_tokens < 0 || options.context_tokens > info.context_train) {
+    return invalid_argument("context of " + count(options.context_tokens) + " tokens; the model was trained on " +
+                            count(info.context_train));
+  }
+  if (e.options.threads == 0) e.options.threads = processor_count();
+  if (e.options.context_tokens == 0) e.options.context_tokens = info.context_train;
+  if (e.options.kv_budget_bytes == 0) e.options.kv_budget_bytes = available_memory_bytes() / 4 * 3;
+
+  auto plan = engine::plan_cache(info, options.profile);
+  if (!plan.ok()) return plan.status();
+  e.plan = std::move(*plan);
+  const auto kernels = kernels::choose(options.kernel);
+  if (!kernels.ok()) return kernels.status();
+  e.kernels = *kernels;
+
+  cache::Config config;
+  config.budget_bytes = e.options.kv_budget_bytes;
+  config.poison = options.poison_freed;
+  config.slab_bytes = 1;  // one slot a slab: a page that goes gives its memory back at once
+  for (const engine::ClassPlan& c : e.plan.classes) {
+    cache::ClassConfig& cc = config.classes.emplace_back();
+    cc.page_tokens = options.profile.page_tokens;
+    cc.window = c.window;
+    for (size_t t = 0; t < cache::kTiers; ++t) cc.slot_bytes[t] = c.slots[t].bytes;
+    cc.strip_bytes = c.strip.bytes;
+    cc.tile_tokens = c.strip.bytes != 0 ? format::kTileTokens : 0;
+  }
+  auto cache = cache::Cache::create(config);
+  if (!cache.ok()) return Status(cache.status().code(), "profile " + options.profile.name + ": " + cache.status().message());
+  e.cache = std::move(*cache);
+
+  auto executor =
+      model::Executor::create(e.model, {.threads = e.options.threads, .max_rows = e.options.chunk_tokens});
+  if (!executor.ok()) return executor.status();
+  e.executor = std::move(*executor);
+  for (const engine::ClassPlan& c : e.plan.classes) {
+    attention::ClassGeometry geometry{.layers = c.layers,
+                                      .recent = &c.slot(cache::Tier::kRecent),
+                                      .strip = &c.strip,
+                                      .encode = {.inner_product_norm = options.profile.inner_product_norm}};
+    e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
+  }
+  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, options.profile, *e.kernels, *e.executor);
+  if (!lifecycle.ok()) return lifecycle.status();
+  e.lifecycle = std::move(*lifecycle);
+  return engine;
+}
+
+Result<SessionId> Engine::start() {
+  const auto id = impl_->cache->start();
+  if (!id.ok()) return id.status();
+  impl_->sessions[*id];
+  return *id;
+}
+
+Result<SessionId> Engine::fork(SessionId session) {
+  const auto it = impl_->sessions.find(session);
+  if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  const auto id = impl_->cache->fork(session);
+  if (!id.ok()) return id.status();
+  std::vector<int32_t> tokens = it->second;
+  impl_->sessions[*id] = std::move(tokens);
+  return *id;
+}
+
+void Engine::finish(SessionId session) {
+  if (impl_->sessions.erase(session) != 0) impl_->cache->finish(session);
+}
+
+Result<int> Engine::truncate(SessionId session, int tokens) {
+  const auto it = impl_->sessions.find(session);
+  if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  const int have = static_cast<int>(it->second.size());
+  if (tokens < 0) return invalid_argument("cannot keep " + count(tokens) + " tokens");
+  if (tokens >= have) return have;
+  // The cache knows what can be cut exactly: rows of the open tile, and whole pages.
+  const int page = impl_->options.profile.page_tokens;
+  int keep = tokens;
+  Status s = impl_->cache->truncate(session, keep);
+  if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = tokens / page * page);
+  if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = 0);
+  if (!s.ok()) return s;
+  it->second.resize(static_cast<size_t>(keep));
+  return keep;
+}
+
+Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
+  int64_t rows = 0;
+  if (feeds.empty()) return invalid_argument("a step needs at least one feed");
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    const Feed& f = feeds[i];
+    const auto it = sessions.find(f.session);
+    if (it == sessions.end()) return invalid_argument("no session " + count(int64_t(f.session)));
+    for (size_t j = 0; j < i; ++j) {
+      if (feeds[j].session == f.session) {
+        return invalid_argument("session " + count(int64_t(f.session)) + " is fed twice in one step");
+      }
+    }
+    if (f.tokens.empty()) return invalid_argument("session " + count(int64_t(f.session)) + " is fed no tokens");
+    const int64_t length = int64_t(it->second.size()) + int64_t(f.tokens.size());
+    if (length > options.context_tokens) {
+      return context_overflow("session of " + count(int64_t(it->second.size())) + " tokens plus " +
+                              count(int64_t(f.tokens.size())) + " new ones is " + count(length) +
+                              "; the context holds " + count(options.context_tokens));
+    }
+    for (const int32_t token : f.tokens) {
+      if (token < 0 || token >= model->info().vocabulary) {
+        return invalid_argument("token " + count(token) + " is not in the vocabulary of " +
+                                count(model->info().vocabulary));
+      }
+    }
+    rows += int64_t(f.tokens.size());
+  }
+  if (rows > options.chunk_tokens) {
+    return invalid_argument("a step of " + count(rows) + " rows; at most " + count(options.chunk_tokens) + " fit");
+  }
+  return {};
+}
+
+Status Engine::Impl::reserve(std::span<const Feed> feeds) {
+  for (const Feed& f : feeds) {
+    const int tokens = static_cast<int>(f.tokens.size());
+    if (const size_t lacking = cache->shortfall(f.session, tokens); lacking != 0) {
+      lifecycle->relieve(int64_t(steps), lacking);
+    }
+    if (Status s = cache->reserve(f.session, tokens); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status Engine::Impl::plan_attention(std::span<const Feed> feeds) {
+  std::vector<SequenceView> views;
+  for (size_t c = 0; c < plan.classes.size(); ++c) {
+    views.clear();
+    int row = 0;
+    for (const Feed& f : feeds) {
+      SequenceView& view = views.emplace_back();
+      view.row_begin = row;
+      view.rows = static_cast<int>(f.tokens.size());
+      view.past = cache->length(f.session);
+      view.strip = cache->strip(f.session, c);
+      for (const cache::BlockEntry& b : cache->blocks(f.session, c)) {
+        view.pages.push_back({cache->slot(c, b.ref), &plan.classes[c].slot(b.ref.tier), b.start});
+      }
+      row += view.rows;
+    }
+    if (Status s = attention[c]->plan(views); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status Engine::Impl::run(std::span<const Feed> feeds, std::vector<float>& logits) {
+  std::vector<int32_t> tokens, positions, output_rows;
+  for (const Feed& f : feeds) {
+    const int past = cache->length(f.session);
+    for (size_t i = 0; i < f.tokens.size(); ++i) {
+      if (f.want == Logits::kAll || (f.want == Logits::kLast && i + 1 == f.tokens.size())) {
+        output_rows.push_back(static_cast<int32_t>(tokens.size()));
+      }
+      tokens.push_back(f.tokens[i]);
+      positions.push_back(past + static_cast<int32_t>(i));
+    }
+  }
+  logits.resize(output_rows.size() * static_cast<size_t>(model->info().vocabulary));
+  LayerRouter router(plan, attention);
+  return executor->run({tokens, positions, output_rows}, router, logits);
+}
+
+Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
+  Impl& e = *impl_;
+  if (Status s = e.check_feeds(feeds); !s.ok()) return s;
+  if (Status s = e.reserve(feeds); !s.ok()) return s;
+  {
+    std::vector<cache::SequenceId> ids;
+    for (const Feed& f : feeds) ids.push_back(f.session);
+    const cache::ReadGuard guard = e.cache->read(ids);
+    if (Status s = e.plan_attention(feeds); !s.ok()) return s;
+    if (Status s = e.run(feeds, logits); !s.ok()) return s;
+  }
+  int rows = 0;
+  ++e.steps;
+  for (const Feed& f : feeds) {
+    if (Status s = e.cache->settle(f.session, static_cast<int>(f.tokens.size())); !s.ok()) return s;
+    std::vector<int32_t>& tokens = e.sessions[f.session];
+    tokens.insert(tokens.end(), f.tokens.begin(), f.tokens.end());
+    e.lifecycle->settled(f.session, tokens, static_cast<int>(f.tokens.size()));
+    rows += static_cast<int>(f.tokens.size());
+  }
+  e.lifecycle->advance(int64_t(e.steps), rows);
+  return {};
+}
+
+Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits want, std::vector<float>& logits,
+                    const std::function<bool(int, int)>& progress) {
+  const int total = static_cast<int>(tokens.size());
+  const auto it = impl_->sessions.find(session);
+  if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  if (const size_t length = it->second.size() + tokens.size(); length > size_t(impl_->options.context_tokens)) {
+    return context_overflow("session of " + count(int64_t(it->second.size())) + " tokens plus " + count(total) +
+                            " new ones is " + count(int64_t(length)) + "; the context holds " +
+                            count(impl_->options.context_tokens));
+  }
+  std::vector<float> chunk_logits;
+  logits.clear();
+  for (int done = 0; done < total;) {
+    const int n = std::min(total - done, impl_->options.chunk_tokens);
+    const bool last = done + n == total;
+    const Logits chunk_want = want == Logits::kAll ? Logits::kAll : last ? want : Logits::kNone;
+    const Feed f{session, tokens.subspan(size_t(done), size_t(n)), chunk_want};
+    if (Status s = step({&f, 1}, chunk_logits); !s.ok()) return s;
+    logits.insert(logits.end(), chunk_logits.begin(), chunk_logits.end());
+    done += n;
+    if (progress && !progress(done, total)) {
+      return Status(StatusCode::kCancelled, "stopped after " + count(done) + " of " + count(total) + " tokens");
+    }
+  }
+  return {};
+}
+
+std::span<const int32_t> Engine::tokens(SessionId session) const {
+  const auto it = impl_->sessions.find(session);
+  return it == impl_->sessions.end() ? std::span<const int32_t>{} : std::span<const int32_t>(it->second);
+}
+
+int Engine::context_tokens() const { return impl_->options.context_tokens; }
+int Engine::chunk_tokens() const { return impl_->options.chunk_tokens; }
+int Engine::vocabulary() const { return impl_->model->info().vocabulary; }
+const Profile& Engine::profile() const { return impl_->options.profile; }
+const std::shared_ptr<model::Model>& Engine::model() const { return impl_->model; }
+Status Engine::check() const { return impl_->cache->check(); }
+
+EngineStats Engine::stats() const {
+  const Impl& e = *impl_;
+  EngineStats out;
+  out.steps = e.steps;
+  out.kernel = e.kernels->name;
+  out.fallbacks = e.fallbacks;
+  e.lifecycle->report(out);
+  size_t scratch = e.lifecycle->scratch_bytes();
+  for (const auto& a : e.attention) scratch += a->scratch_bytes();
+  out.kv = engine::count_kv(*e.cache, e.plan, scratch);
+  return out;
+}
+
+}  // namespace varve

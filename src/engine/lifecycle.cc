@@ -1,0 +1,161 @@
+#include "engine/lifecycle.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "attention/convert.h"
+#include "base/sha256.h"
+#include "format/page_header.h"
+
+namespace varve::engine {
+namespace {
+
+using cache::Tier;
+
+format::TokenDigest digest_tokens(std::span<const int32_t> tokens) {
+  Sha256 hash;
+  hash.update(tokens.data(), tokens.size_bytes());
+  const std::string hex = hash.hex();
+  format::TokenDigest out{};
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return out;
+}
+
+std::vector<format::LayerFormat> formats_of(const format::SlotLayout& layout) {
+  std::vector<format::LayerFormat> formats;
+  for (const format::LayerSlot& l : layout.layers) formats.push_back(l.format);
+  return formats;
+}
+
+int units_per_page(const ClassPlan& c) {
+  int units = 0;
+  for (const format::LayerGeometry& l : c.layers) units += l.kv_heads;
+  return units;
+}
+
+}  // namespace
+
+Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& profile,
+                     const kernels::Kernels& kernels, model::Executor& executor)
+    : cache_(cache),
+      plan_(plan),
+      kernels_(kernels),
+      executor_(executor),
+      encode_{.inner_product_norm = profile.inner_product_norm},
+      convert_tokens_per_step_(profile.convert_tokens_per_step),
+      policy_(profile.recent_tokens) {
+  for (const ClassPlan& c : plan.classes) {
+    auto& prints = fingerprints_.emplace_back();
+    for (size_t t = 0; t < cache::kTiers; ++t) {
+      if (c.slots[t].bytes != 0) prints[t] = format::page_fingerprint(c.layers, formats_of(c.slots[t]), encode_);
+    }
+    for (const format::LayerGeometry& l : c.layers) {
+      scratch_floats_per_thread_ = std::max(
+          scratch_floats_per_thread_, attention::convert_scratch_floats(l.head.head_dim, profile.page_tokens));
+    }
+  }
+}
+
+Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const CachePlan& plan,
+                                                     const Profile& profile, const kernels::Kernels& kernels,
+                                                     model::Executor& executor) {
+  std::unique_ptr<Lifecycle> out(new Lifecycle(cache, plan, profile, kernels, executor));
+  cache::Controller::Options options;
+  bool converts = false;
+  for (const ClassPlan& c : plan.classes) {
+    options.units_per_page.push_back(units_per_page(c));
+    converts |= c.uses(Tier::kStale1);
+  }
+  if (converts) {
+    auto controller = cache::Controller::create(&cache, &out->policy_, options);
+    if (!controller.ok()) return controller.status();
+    out->controller_ = std::move(*controller);
+  }
+  return out;
+}
+
+void Lifecycle::settled(cache::SequenceId sequence, std::span<const int32_t> tokens, int added) {
+  for (size_t c = 0; c < plan_.classes.size(); ++c) {
+    const int page = cache_.config().classes[c].page_tokens;
+    const int length = static_cast<int>(tokens.size());
+    const int first_sealed = (length - added) / page * page;
+    if (length / page * page == first_sealed) continue;
+    for (const cache::BlockEntry& b : cache_.blocks(sequence, c)) {
+      if (!b.sealed || b.start < first_sealed) continue;
+      const format::PageIdentity identity{
+          .start = static_cast<uint32_t>(b.start),
+          .fingerprint = fingerprint(c, b.ref.tier),
+          .generation = 0,
+          .token_digest = digest_tokens(tokens.first(static_cast<size_t>(b.start + page)))};
+      format::write_page_header(plan_.classes[c].slot(b.ref.tier), identity, cache_.slot(c, b.ref));
+    }
+  }
+  if (controller_) controller_->settled(sequence);
+}
+
+void Lifecycle::advance(int64_t step, int rows) {
+  if (!controller_) return;
+  // A prefill step brings up to a chunk of rows at once, so its share grows with them; a decode step pays the least.
+  const int budget = std::max(convert_tokens_per_step_, rows);
+  controller_->advance(step, budget, [this](std::span<const cache::WorkUnit> units) { convert(units); });
+}
+
+size_t Lifecycle::relieve(int64_t step, size_t bytes) {
+  if (!controller_) return 0;
+  return controller_->relieve(step, bytes, [this](std::span<const cache::WorkUnit> units) { convert(units); });
+}
+
+void Lifecycle::convert(std::span<const cache::WorkUnit> units) {
+  if (units.empty()) return;
+  if (scratch_.size() == 0) {
+    scratch_ = AlignedBuffer(scratch_floats_per_thread_ * sizeof(float) * static_cast<size_t>(executor_.threads()));
+  }
+  std::atomic<size_t> next{0};
+  executor_.parallel([&](int thread, int) {
+    float* scratch =
+        reinterpret_cast<float*>(scratch_.data()) + scratch_floats_per_thread_ * static_cast<size_t>(thread);
+    for (size_t i = next++; i < units.size(); i = next++) convert_unit(units[i], scratch);
+  });
+  for (const cache::WorkUnit& unit : units) {
+    const ClassPlan& c = plan_.classes[unit.cls];
+    if (unit.unit + 1 != units_per_page(c)) continue;  // units come in order: the last one completes the page
+    format::PageHeader source;
+    std::memcpy(&source, unit.src, sizeof(source));
+    const format::PageIdentity identity{.start = source.page_start,
+                                        .fingerprint = fingerprint(unit.cls, unit.to),
+                                        .generation = source.generation + 1,
+                                        .token_digest = source.token_digest};
+    format::write_page_header(c.slot(unit.to), identity, unit.dst);
+  }
+}
+
+void Lifecycle::convert_unit(const cache::WorkUnit& unit, float* scratch) {
+  const ClassPlan& c = plan_.classes[unit.cls];
+  int kv_head = unit.unit;
+  size_t ordinal = 0;
+  while (kv_head >= c.layers[ordinal].kv_heads) kv_head -= c.layers[ordinal++].kv_heads;
+  const bool strip = !format::is_direct(c.slot(Tier::kRecent).layers[ordinal].format);
+  const int exact_tokens = unit.start == 0 && strip ? c.strip.sink_tokens : 0;
+  attention::convert_plane(c.layers[ordinal], c.slot(unit.from), c.slot(unit.to), encode_, kernels_,
+                           static_cast<int>(ordinal), kv_head, exact_tokens, unit.src, unit.dst, scratch);
+}
+
+void Lifecycle::report(EngineStats& stats) const {
+  if (!controller_) return;
+  const cache::ControllerStats s = controller_->stats();
+  for (const auto& from : s.transitions) {
+    for (const cache::TransitionCounts& counts : from) stats.transitions += counts.published;
+  }
+  stats.converted_tokens = s.converted_tokens;
+  for (size_t r = 0; r < cache::kRefusals; ++r) {
+    if (s.refused[r] != 0) {
+      stats.fallbacks[std::string("retier_") + cache::refusal_name(static_cast<cache::Refusal>(r))] += s.refused[r];
+    }
+  }
+  if (s.published_pressure != 0) stats.fallbacks["demoted_pressure"] += s.published_pressure;
+}
+
+}  // namespace varve::engine

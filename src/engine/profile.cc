@@ -1,0 +1,324 @@
+#include "varve/profile.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "base/sha256.h"
+#include "format/codec.h"
+
+namespace varve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TierField {
+  const char* key;
+  std::string TierFormats::* member;
+};
+constexpr TierField kTierFields[] = {
+    {"recent", &TierFormats::recent}, {"anchor", &TierFormats::anchor}, {"stale1", &TierFormats::stale1},
+    {"stale2", &TierFormats::stale2}, {"centre", &TierFormats::centre},
+};
+
+Profile base_profile(std::string name, std::string description, TierFormats formats) {
+  Profile p;
+  p.name = std::move(name);
+  p.description = std::move(description);
+  p.formats = std::move(formats);
+  return p;
+}
+
+Profile dense_profile() {
+  Profile p = base_profile("dense", "every page f16: the control; no codec, conversion or scoring code runs",
+                           {.recent = "f16", .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "none"});
+  p.sink_tokens = 0;
+  return p;
+}
+
+Json formats_json(const TierFormats& f) {
+  Json out = Json::object();
+  for (const TierField& field : kTierFields) {
+    if (!(f.*field.member).empty()) out[field.key] = f.*field.member;
+  }
+  return out;
+}
+
+/// "a-b", "a" or "-1"; both ends inclusive, negative from the end.
+std::string layer_range(int first, int last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
+}
+
+Status parse_layer_range(const std::string& text, int& first, int& last) {
+  const size_t dots = text.find("..");
+  const std::string a = text.substr(0, dots), b = dots == std::string::npos ? a : text.substr(dots + 2);
+  try {
+    size_t used_a = 0, used_b = 0;
+    first = std::stoi(a, &used_a);
+    last = std::stoi(b, &used_b);
+    if (used_a == a.size() && used_b == b.size()) return {};
+  } catch (const std::exception&) {
+  }
+  return invalid_argument("profile: layers \"" + text + "\" is not a layer (\"0\", \"-1\") or a range (\"0..3\")");
+}
+
+/// Reads typed fields and remembers which keys were asked for, so that the rest can be refused.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  template <typename T>
+  void read(const char* key, T& out) {
+    known_.insert(key);
+    const auto it = object_.find(key);
+    if (it == object_.end() || !status_.ok()) return;
+    if constexpr (std::is_same_v<T, bool>) {
+      if (!it->is_boolean()) return fail(key, "true or false", *it);
+    } else if constexpr (std::is_integral_v<T>) {
+      if (!it->is_number_integer()) return fail(key, "a whole number", *it);
+      if (std::is_unsigned_v<T> ? !it->is_number_unsigned()
+                                : (it->is_number_unsigned() && it->template get<uint64_t>() > INT32_MAX) ||
+                                      it->template get<int64_t>() < INT32_MIN) {
+        return fail(key, "a whole number in range", *it);
+      }
+    } else if (!it->is_string()) {
+      return fail(key, "a string", *it);
+    }
+    out = it->template get<T>();
+  }
+
+  const Json* child(const char* key, bool array) {
+    known_.insert(key);
+    const auto it = object_.find(key);
+    if (it == object_.end() || !status_.ok()) return nullptr;
+    if (array ? !it->is_array() : !it->is_object()) {
+      fail(key, array ? "an array" : "an object", *it);
+      return nullptr;
+    }
+    return &*it;
+  }
+
+  Status finish() const {
+    if (!status_.ok()) return status_;
+    for (const auto& [key, value] : object_.items()) {
+      if (known_.contains(key)) continue;
+      std::string list;
+      for (const std::string& k : known_) list += (list.empty() ? "" : ", ") + k;
+      return invalid_argument("profile: unknown key \"" + key + "\" in " + where_ + " (known: " + list + ")");
+    }
+    return {};
+  }
+
+ private:
+  void fail(const char* key, const char* wanted, const Json& value) {
+    status_ = invalid_argument("profile: \"" + std::string(key) + "\" in " + where_ + " must be " + wanted + ", not " +
+                               value.dump().substr(0, 40));
+  }
+
+  const Json& object_;
+  std::string where_;
+  std::set<std::string> known_;
+  Status status_;
+};
+
+Status read_formats(const Json& object, const std::string& where, TierFormats& out) {
+  Reader reader(object, where);
+  for (const TierField& field : kTierFields) reader.read(field.key, out.*field.member);
+  return reader.finish();
+}
+
+Status check_formats(const TierFormats& f, bool complete, const std::string& where) {
+  if (complete && f.recent.empty()) return invalid_argument("profile: " + where + " names no format for \"recent\"");
+  const auto centre = format::parse_centre(f.centre.empty() ? "none" : f.centre);
+  if (!centre.ok()) return invalid_argument("profile: " + where + ": " + centre.status().message());
+  for (const TierField& field : kTierFields) {
+    const std::string& name = f.*field.member;
+    if (field.member == &TierFormats::centre || name.empty()) continue;
+    const auto parsed = format::parse_format(name, *centre);
+    if (!parsed.ok()) {
+      return invalid_argument("profile: " + where + ", tier " + field.key + ": " + parsed.status().message());
+    }
+  }
+  if (f.recent == "f16" && !f.stale1.empty() && f.stale1 != "f16" && complete && f.centre.empty()) {
+    return invalid_argument("profile: " + where + " codes keys but names no \"centre\" (none, post, rotary)");
+  }
+  return {};
+}
+
+Status check_range(const char* what, long long value, long long low, long long high) {
+  if (value >= low && value <= high) return {};
+  return invalid_argument("profile: " + std::string(what) + " is " + std::to_string(value) + "; it must be " +
+                          std::to_string(low) + " to " + std::to_string(high));
+}
+
+}  // namespace
+
+std::vector<std::string> Profile::names() { return {"dense", "fp8", "int8", "minima"}; }
+
+Result<Profile> Profile::named(std::string_view name) {
+  if (name == "dense") return dense_profile();
+  if (name == "fp8" || name == "int8") {
+    auto p = uniform(std::string(name));
+    if (p.ok()) p->description = "every sealed tile " + std::string(name);
+    return p;
+  }
+  if (name == "minima") {
+    return base_profile("minima", "recent pages int8, older pages 4-bit keys and 3-bit values",
+                        {.recent = "int8", .anchor = "int8", .stale1 = "k4v3", .stale2 = {}, .centre = "rotary"});
+  }
+  std::string list;
+  for (const std::string& n : names()) list += (list.empty() ? "" : ", ") + n;
+  return not_found("no profile \"" + std::string(name) + "\" (named: " + list +
+                   "; or a format such as k4v3 for every page; or a JSON file)");
+}
+
+Result<Profile> Profile::uniform(const std::string& format_text) {
+  const auto parsed = format::parse_format(format_text, format::Centre::kRotary);
+  if (!parsed.ok()) return parsed.status();
+  if (format::is_direct(*parsed)) return dense_profile();
+  return base_profile(format_text, "every sealed tile " + format_text,
+                      {.recent = format_text, .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "rotary"});
+}
+
+Result<Profile> Profile::load(const std::string& name_or_path) {
+  if (auto p = named(name_or_path); p.ok()) return p;
+  if (auto p = uniform(name_or_path); p.ok()) return p;
+  std::ifstream file(name_or_path);
+  if (!file) return named(name_or_path).status();
+  std::stringstream text;
+  text << file.rdbuf();
+  auto p = from_json(text.str());
+  if (!p.ok()) return Status(p.status().code(), name_or_path + ": " + p.status().message());
+  return p;
+}
+
+Result<Profile> Profile::from_json(std::string_view text) {
+  Json root;
+  try {
+    root = Json::parse(text);
+  } catch (const std::exception& e) {
+    return invalid_argument(std::string("profile: not JSON: ") + e.what());
+  }
+  if (!root.is_object()) return invalid_argument("profile: the document must be a JSON object");
+
+  Profile p;
+  int version = 1;
+  Reader reader(root, "the profile");
+  reader.read("version", version);
+  reader.read("name", p.name);
+  reader.read("description", p.description);
+  reader.read("page_tokens", p.page_tokens);
+  reader.read("recent_tokens", p.recent_tokens);
+  reader.read("sink_tokens", p.sink_tokens);
+  reader.read("rotation_seed", p.rotation_seed);
+  reader.read("inner_product_norm", p.inner_product_norm);
+  reader.read("convert_tokens_per_step", p.convert_tokens_per_step);
+  const Json* tiers = reader.child("tiers", false);
+  const Json* layers = reader.child("layers", true);
+  if (Status s = reader.finish(); !s.ok()) return s;
+  if (version != 1) return unsupported("profile: version " + std::to_string(version) + "; this build reads version 1");
+  if (tiers == nullptr) return invalid_argument("profile: \"tiers\" is missing");
+  if (Status s = read_formats(*tiers, "\"tiers\"", p.formats); !s.ok()) return s;
+
+  for (size_t i = 0; layers != nullptr && i < layers->size(); ++i) {
+    const std::string where = "\"layers\"[" + std::to_string(i) + "]";
+    if (!(*layers)[i].is_object()) return invalid_argument("profile: " + where + " must be an object");
+    LayerOverride o;
+    std::string range;
+    Reader entry((*layers)[i], where);
+    entry.read("layers", range);
+    for (const TierField& field : kTierFields) entry.read(field.key, o.formats.*field.member);
+    if (Status s = entry.finish(); !s.ok()) return s;
+    if (Status s = parse_layer_range(range, o.first, o.last); !s.ok()) return s;
+    p.layers.push_back(std::move(o));
+  }
+  if (Status s = p.validate(); !s.ok()) return s;
+  return p;
+}
+
+std::string Profile::to_json() const {
+  Json root;
+  root["version"] = 1;
+  root["name"] = name;
+  root["description"] = description;
+  root["page_tokens"] = page_tokens;
+  root["recent_tokens"] = recent_tokens;
+  root["sink_tokens"] = sink_tokens;
+  root["rotation_seed"] = rotation_seed;
+  root["inner_product_norm"] = inner_product_norm;
+  root["convert_tokens_per_step"] = convert_tokens_per_step;
+  root["tiers"] = formats_json(formats);
+  if (!layers.empty()) {
+    Json list = Json::array();
+    for (const LayerOverride& o : layers) {
+      Json entry;
+      entry["layers"] = layer_range(o.first, o.last);
+      entry.update(formats_json(o.formats));
+      list.push_back(std::move(entry));
+    }
+    root["layers"] = std::move(list);
+  }
+  return root.dump(2) + "\n";
+}
+
+Status Profile::validate() const {
+  if (page_tokens <= 0 || page_tokens % format::kTileTokens != 0 || page_tokens > 65536) {
+    return invalid_argument("profile: page_tokens is " + std::to_string(page_tokens) +
+                            "; it must be a multiple of 64 from 64 to 65536");
+  }
+  if (Status s = check_range("recent_tokens", recent_tokens, 0, 1 << 30); !s.ok()) return s;
+  if (Status s = check_range("sink_tokens", sink_tokens, 0, 16); !s.ok()) return s;
+  if (Status s = check_range("convert_tokens_per_step", convert_tokens_per_step, 1, 1 << 20); !s.ok()) return s;
+  if (Status s = check_formats(formats, true, "\"tiers\""); !s.ok()) return s;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerOverride& o = layers[i];
+    const std::string where = "\"layers\"[" + std::to_string(i) + "]";
+    if ((o.first < 0) == (o.last < 0) && o.first > o.last) {
+      return invalid_argument("profile: " + where + " is an empty range " + layer_range(o.first, o.last));
+    }
+    if (Status s = check_formats(o.formats, false, where); !s.ok()) return s;
+    for (const TierField& field : kTierFields) {
+      if (field.member != &TierFormats::centre && !(o.formats.*field.member).empty() &&
+          (formats.*field.member).empty()) {
+        return invalid_argument("profile: " + where + " gives a format for tier " + field.key +
+                                ", which the profile does not use");
+      }
+    }
+  }
+  return {};
+}
+
+std::string Profile::digest() const {
+  Profile anonymous = *this;
+  anonymous.name.clear();
+  anonymous.description.clear();
+  const std::string text = anonymous.to_json();
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  return hash.hex().substr(0, 16);
+}
+
+TierFormats Profile::layer_formats(int ordinal, int count) const {
+  TierFormats out = formats;
+  for (const LayerOverride& o : layers) {
+    const int first = o.first < 0 ? o.first + count : o.first;
+    const int last = o.last < 0 ? o.last + count : o.last;
+    if (ordinal < first || ordinal > last) continue;
+    for (const TierField& field : kTierFields) {
+      if (!(o.formats.*field.member).empty()) out.*field.member = o.formats.*field.member;
+    }
+  }
+  return out;
+}
+
+bool Profile::is_dense() const {
+  const auto dense = [](const TierFormats& f) {
+    return (f.recent.empty() || f.recent == "f16") && f.anchor.empty() && f.stale1.empty() && f.stale2.empty();
+  };
+  return formats.recent == "f16" && dense(formats) &&
+         std::all_of(layers.begin(), layers.end(), [&](const LayerOverride& o) { return dense(o.formats); });
+}
+
+}  // namespace varve

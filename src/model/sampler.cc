@@ -1,0 +1,206 @@
+#include "model/sampler.h"
+
+#include <llama.h>
+
+#include <cmath>
+
+#include "model/ggml_guard.h"
+#include "model/text.h"
+
+namespace varve::model {
+namespace {
+
+struct FreeSampler {
+  void operator()(llama_sampler* s) const { llama_sampler_free(s); }
+};
+using SamplerHandle = std::unique_ptr<llama_sampler, FreeSampler>;
+
+Status check_range(const char* name, double value, double least, double most) {
+  if (value >= least && value <= most) return Status();
+  return invalid_argument(std::string(name) + " is " + std::to_string(value) + ", must be between " +
+                          std::to_string(least) + " and " + std::to_string(most));
+}
+
+Status check_options(const SamplerOptions& o, int vocabulary) {
+  const struct {
+    const char* name;
+    double value, least, most;
+  } ranges[] = {
+      {"temperature", o.temperature, 0, 100},
+      {"top_k", static_cast<double>(o.top_k), 0, INT32_MAX},
+      {"top_p", o.top_p, 0, 1},
+      {"min_p", o.min_p, 0, 1},
+      {"penalty_tokens", static_cast<double>(o.penalty_tokens), 0, 1 << 20},
+      {"repeat_penalty", o.repeat_penalty, 0.01, 100},
+      {"frequency_penalty", o.frequency_penalty, -100, 100},
+      {"presence_penalty", o.presence_penalty, -100, 100},
+  };
+  for (const auto& r : ranges) {
+    if (Status s = check_range(r.name, r.value, r.least, r.most); !s.ok()) return s;
+  }
+  if (o.seed == LLAMA_DEFAULT_SEED) {
+    return invalid_argument("seed 4294967295 would mean a random seed; choose one, so that the run can be repeated");
+  }
+  for (const auto& [token, bias] : o.logit_bias) {
+    if (token < 0 || token >= vocabulary || std::isnan(bias)) {
+      return invalid_argument("logit bias " + std::to_string(bias) + " for token " + std::to_string(token) +
+                              " with a vocabulary of " + std::to_string(vocabulary));
+    }
+  }
+  return Status();
+}
+
+SamplerHandle make_chain(const SamplerOptions& o, const llama_vocab* vocab, int vocabulary) {
+  llama_sampler_chain_params params = llama_sampler_chain_default_params();
+  params.no_perf = true;
+  SamplerHandle chain(llama_sampler_chain_init(params));
+  const auto add = [&](llama_sampler* s) { llama_sampler_chain_add(chain.get(), s); };
+
+  std::vector<llama_logit_bias> biases;
+  for (const auto& [token, bias] : o.logit_bias) biases.push_back({token, bias});
+  int32_t suppressed_count = 0;  // tokens the model's file says never to emit
+  const llama_token* suppressed = llama_vocab_get_suppress_tokens(vocab, &suppressed_count);
+  for (int32_t i = 0; i < suppressed_count; ++i) biases.push_back({suppressed[i], -INFINITY});
+  if (!biases.empty()) {
+    add(llama_sampler_init_logit_bias(vocabulary, static_cast<int32_t>(biases.size()), biases.data()));
+  }
+  if (o.penalty_tokens > 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0)) {
+    add(llama_sampler_init_penalties(vocabulary, o.penalty_tokens, o.repeat_penalty, o.frequency_penalty,
+                                     o.presence_penalty));
+  }
+  if (o.temperature == 0) {
+    add(llama_sampler_init_greedy());
+    return chain;
+  }
+  if (o.top_k > 0) add(llama_sampler_init_top_k(o.top_k));
+  if (o.top_p < 1) add(llama_sampler_init_top_p(o.top_p, 1));
+  if (o.min_p > 0) add(llama_sampler_init_min_p(o.min_p, 1));
+  add(llama_sampler_init_temp(o.temperature));
+  add(llama_sampler_init_dist(o.seed));
+  return chain;
+}
+
+/// Null when the specification is empty.
+Result<SamplerHandle> make_grammar(const Model& model, const GrammarSpec& spec) {
+  if (spec.text.empty()) return SamplerHandle();
+  if (Status s = check_grammar(model.vocab(), spec.text); !s.ok()) return s;
+  SamplerHandle grammar;
+  if (spec.lazy) {
+    std::vector<const char*> patterns;
+    for (const std::string& p : spec.trigger_patterns) patterns.push_back(p.c_str());
+    grammar.reset(llama_sampler_init_grammar_lazy_patterns(model.vocab(), spec.text.c_str(), "root", patterns.data(),
+                                                           patterns.size(), spec.trigger_tokens.data(),
+                                                           spec.trigger_tokens.size()));
+  } else {
+    grammar.reset(llama_sampler_init_grammar(model.vocab(), spec.text.c_str(), "root"));
+  }
+  if (grammar == nullptr) return invalid_argument("grammar: libllama refuses it: " + guarded_log());
+  if (!spec.lazy && !spec.prefill.empty()) {
+    Result<std::vector<int32_t>> tokens = tokenize(model, spec.prefill, /*add_special=*/false, /*parse_special=*/true);
+    if (!tokens.ok()) return tokens.status();
+    for (const int32_t token : *tokens) llama_sampler_accept(grammar.get(), token);
+  }
+  return grammar;
+}
+
+}  // namespace
+
+struct Sampler::Impl {
+  std::shared_ptr<const Model> model;
+  int vocabulary = 0;
+  SamplerHandle chain, grammar;
+  std::vector<llama_token_data> candidates;  ///< [vocabulary], rebuilt for each pick
+
+  llama_token_data_array load(std::span<const float> logits) {
+    candidates.resize(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<llama_token>(i), logits[i], 0.0f};
+    return {candidates.data(), candidates.size(), -1, false};
+  }
+
+  Result<int32_t> pick(llama_token_data_array& array) {
+    llama_sampler_apply(chain.get(), &array);
+    if (array.selected < 0 || static_cast<size_t>(array.selected) >= array.size) {
+      return internal_error("the sampler chain selected nothing");
+    }
+    return array.data[array.selected].id;
+  }
+
+  bool grammar_allows(int32_t token) {
+    llama_token_data one{token, 1.0f, 0.0f};
+    llama_token_data_array array{&one, 1, -1, false};
+    llama_sampler_apply(grammar.get(), &array);
+    return one.logit != -INFINITY;
+  }
+
+  Result<int32_t> sample(std::span<const float> logits) {
+    llama_token_data_array array = load(logits);
+    Result<int32_t> token = pick(array);
+    if (grammar == nullptr || !token.ok() || grammar_allows(*token)) return token;
+    // Checking one candidate is cheap, all of them is not: the grammar filters the vocabulary only after a refusal.
+    array = load(logits);
+    llama_sampler_apply(grammar.get(), &array);
+    bool any = false;
+    for (size_t i = 0; i < array.size && !any; ++i) any = array.data[i].logit != -INFINITY;
+    if (!any) return invalid_argument("the grammar allows no token of the vocabulary here");
+    return pick(array);
+  }
+};
+
+Sampler::Sampler() : impl_(std::make_unique<Impl>()) {}
+Sampler::~Sampler() = default;
+
+Result<std::unique_ptr<Sampler>> Sampler::create(std::shared_ptr<const Model> model, const SamplerOptions& options) {
+  if (model == nullptr) return invalid_argument("a sampler needs a model");
+  std::unique_ptr<Sampler> sampler(new Sampler);
+  Impl& impl = *sampler->impl_;
+  impl.model = std::move(model);
+  impl.vocabulary = impl.model->info().vocabulary;
+  if (Status s = check_options(options, impl.vocabulary); !s.ok()) return s;
+  const Status made = guarded("sampler", [&] {
+    Result<SamplerHandle> grammar = make_grammar(*impl.model, options.grammar);
+    if (!grammar.ok()) return grammar.status();
+    impl.grammar = std::move(grammar).value();
+    impl.chain = make_chain(options, impl.model->vocab(), impl.vocabulary);
+    return Status();
+  });
+  if (!made.ok()) return made;
+  return sampler;
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits) {
+  if (logits.size() != static_cast<size_t>(impl_->vocabulary)) {
+    return invalid_argument(std::to_string(logits.size()) + " logits for a vocabulary of " +
+                            std::to_string(impl_->vocabulary));
+  }
+  float highest = -INFINITY;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i]) || logits[i] == INFINITY) {
+      return internal_error("logit " + std::to_string(i) + " is " + std::to_string(logits[i]));
+    }
+    if (logits[i] > highest) highest = logits[i];
+  }
+  if (highest == -INFINITY) return internal_error("no logit is finite");
+  int32_t token = -1;
+  const Status s = guarded("sample", [&] {
+    Result<int32_t> picked = impl_->sample(logits);
+    if (!picked.ok()) return picked.status();
+    token = *picked;
+    return Status();
+  });
+  if (!s.ok()) return s;
+  return token;
+}
+
+Status Sampler::accept(int32_t token, bool generated) {
+  if (token < 0 || token >= impl_->vocabulary) {
+    return invalid_argument("token " + std::to_string(token) + " is outside the vocabulary of " +
+                            std::to_string(impl_->vocabulary));
+  }
+  return guarded("sampler", [&] {
+    if (generated && impl_->grammar != nullptr) llama_sampler_accept(impl_->grammar.get(), token);
+    llama_sampler_accept(impl_->chain.get(), token);
+    return Status();
+  });
+}
+
+}  // namespace varve::model
