@@ -54,7 +54,13 @@ matches() { [ -e "$archive" ] && [ "$(sha256sum "$archive" | cut -d' ' -f1)" = "
 if ! matches; then
   echo "deps: downloading $package==$version (the llama.cpp source archive, 73 MiB)" >&2
   rm -f "$archive"
-  python3 -m pip download --quiet --no-deps --no-binary "$package" --dest "$cache/downloads" "$package==$version" >&2
+  # pip runs a source archive's build backend to read its metadata: with the hash in the requirement it checks first.
+  requirement="$cache/downloads/requirement.txt"
+  echo "$package==$version --hash=sha256:$sha256" >"$requirement"
+  quiet=()
+  [ -t 2 ] || quiet=(--quiet)
+  python3 -m pip download "${quiet[@]}" --no-deps --no-binary "$package" --dest "$cache/downloads" \
+    --require-hashes --requirement "$requirement" >&2
   if ! matches; then
     echo "deps: $archive has SHA-256 $(sha256sum "$archive" | cut -d' ' -f1), expected $sha256" >&2
     rm -f "$archive"

@@ -1,8 +1,8 @@
 #include "base/build_info.h"
 
-#include <sched.h>
-
 #include <fstream>
+
+#include "base/system.h"
 
 namespace varve {
 
@@ -26,11 +26,6 @@ std::string cpu_name() {
   return "unknown";
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 std::vector<std::string> cpu_features() {
   std::vector<std::string> found;
 #if defined(__x86_64__)
@@ -48,6 +43,6 @@ std::vector<std::string> cpu_features() {
 
 }  // namespace
 
-MachineInfo machine_info() { return {cpu_name(), usable_cores(), cpu_features()}; }
+MachineInfo machine_info() { return {cpu_name(), processor_count(), cpu_features()}; }
 
 }  // namespace varve
