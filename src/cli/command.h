@@ -29,6 +29,7 @@ struct Command {
 
 std::span<const Command> commands();
 
+Action define_bench(CLI::App& app);
 Action define_complete(CLI::App& app);
 Action define_pull(CLI::App& app);
 Action define_run(CLI::App& app);

@@ -5,6 +5,7 @@ namespace varve::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"pull", "fetch a known model or text, checked by SHA-256, and print its path", define_pull},
+      {"bench", "measure speed, parity and KL beside llama.cpp and the dense cache", define_bench},
       {"complete", "print a completion script for bash, zsh or fish", define_complete},
       {"run", "answer one prompt, or many questions about one document", define_run},
       {"version", "print what this build is", define_version},

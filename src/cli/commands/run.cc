@@ -1,5 +1,11 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -21,7 +27,7 @@ namespace {
 struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string prompt, system, chat_template, questions;
+  std::string prompt, system, chat_template, questions, summary;
   std::vector<std::string> files;
   bool raw = false;
   bool json = false;
@@ -128,8 +134,29 @@ Status check_lengths(const std::vector<Tokens>& prompts, const Engine& engine) {
   return {};
 }
 
+/// Whether --summary can be written, found out before the model is read; creates nothing.
+Status check_summary(const std::string& path) {
+  if (path.empty()) return {};
+  const std::filesystem::path directory = std::filesystem::absolute(path).parent_path();
+  errno = std::filesystem::is_directory(path) ? EISDIR : 0;
+  if (errno != 0 || access(directory.c_str(), W_OK) != 0) return io_error(path + ": " + std::strerror(errno));
+  return {};
+}
+
+/// The document on stdout with --json, and in the --summary file.
+Status publish(const RunOptions& options, const nlohmann::ordered_json& document) {
+  const std::string text = document.dump(2) + "\n";
+  if (options.json) std::cout << text;
+  if (options.summary.empty()) return {};
+  errno = 0;
+  std::ofstream file(options.summary, std::ios::trunc);
+  if (!(file << text) || !file.flush()) return io_error(options.summary + ": " + std::strerror(errno));
+  return {};
+}
+
 Status run_all(const RunOptions& options) {
   catch_interrupts();
+  if (Status s = check_summary(options.summary); !s.ok()) return s;
   std::vector<std::string> questions = {options.prompt};
   if (!options.questions.empty()) {
     if (!options.prompt.empty()) return invalid_argument("-p and --questions exclude each other");
@@ -167,12 +194,11 @@ Status run_all(const RunOptions& options) {
   if (options.questions.empty()) {
     auto run = runner.answer(*session, prompts[0], 0, now_s());
     if (!run.ok()) return run.status();
-    if (options.json) {
-      std::cout << run_json(*run).dump(2) << "\n";
-    } else {
+    if (!options.json) {
       std::cout << "\n";
       print_run(std::cerr, *run);
     }
+    if (Status s = publish(options, run_json(*run)); !s.ok()) return s;
     return interrupted() ? Status(StatusCode::kCancelled, "stopped; the answer is incomplete") : Status();
   }
 
@@ -204,8 +230,7 @@ Status run_all(const RunOptions& options) {
     }
     if (interrupted()) return Status(StatusCode::kCancelled, "stopped after " + std::to_string(i + 1) + " questions");
   }
-  if (options.json) std::cout << runs.dump(2) << "\n";
-  return {};
+  return publish(options, runs);
 }
 
 }  // namespace
@@ -222,6 +247,7 @@ Action define_run(CLI::App& app) {
   app.add_option("--system", options->system, "system message");
   app.add_option("--chat-template", options->chat_template, "a Jinja template instead of the model's own");
   app.add_flag("--raw", options->raw, "continue the text as it is, without a chat template");
+  app.add_option("--summary", options->summary, "also write the JSON document to this file")->type_name("FILE");
   app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
   add_engine_options(app, options->model);
   add_sampling_options(app, options->sampling);

@@ -1,0 +1,258 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/documents.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/paths.h"
+#include "cli/run_report.h"
+#include "cli/terminal.h"
+#include "eval/kl.h"
+#include "eval/parity.h"
+#include "eval/speed.h"
+#include "kernels/cpu/kernels.h"
+#include "model/text.h"
+
+namespace varve::cli {
+namespace {
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string suite = "all";
+  std::string file;
+  std::vector<std::string> arms;
+  std::string tokens = "4096", depth = "4096", profile_depth = "7900";
+  int rounds = 5;
+  int decode_tokens = 24;
+  int kl_chunk = 128;
+  bool json = false;
+};
+
+/// What a long bench is doing, on a terminal.
+class Steps {
+ public:
+  void operator()(const std::string& what, int done, int total) {
+    if (!progress_ || what != what_) {
+      progress_ = std::make_shared<Progress>(what, static_cast<uint64_t>(total), Unit::kItems);
+      what_ = what;
+    }
+    progress_->update(static_cast<uint64_t>(done));
+  }
+
+ private:
+  std::shared_ptr<Progress> progress_;
+  std::string what_;
+};
+
+using Tokens = std::vector<int32_t>;
+
+/// The file given, else the Jargon File that `varve pull jargon` fetches; at most `wanted` tokens of it.
+Result<Tokens> read_bench_text(const model::Model& model, const BenchOptions& options, int wanted) {
+  const std::string path = options.file.empty() ? (default_text_dir() / "jargon.txt").string() : options.file;
+  auto text = read_text(path);
+  if (!text.ok()) {
+    if (options.file.empty() && text.status().code() == StatusCode::kNotFound) {
+      return not_found(path + " is not there: `varve pull jargon` fetches it, or name a text file");
+    }
+    return text.status();
+  }
+  // No tokenizer here gives more tokens than bytes; 16 bytes a token keeps a whole book from being tokenized for a page.
+  if (text->size() > size_t(wanted) * 16) text->resize(size_t(wanted) * 16);
+  while (!text->empty() && (static_cast<unsigned char>(text->back()) & 0xc0) == 0x80) text->pop_back();
+  auto tokens = model::tokenize(model, *text, true, false);
+  if (tokens.ok() && int(tokens->size()) > wanted) tokens->resize(size_t(wanted));
+  return tokens;
+}
+
+Status bench_support(const BenchOptions& options) {
+  nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+  for (const kernels::Kernels* k : kernels::available()) kernels.push_back(k->name);
+  const auto chosen = kernels::choose(options.model.kernel);
+  if (!chosen.ok()) return chosen.status();
+  const auto codec_names = [](size_t count, auto name) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < count; ++i) list.push_back(name(i));
+    return list;
+  };
+  const nlohmann::ordered_json document = {
+      {"kernels_here", kernels},
+      {"chosen", (*chosen)->name},
+      {"k_codecs", codec_names(kernels::kKCodecs, [](size_t i) { return format::k_codec(kernels::KCodec(i)).name; })},
+      {"v_codecs", codec_names(kernels::kVCodecs, [](size_t i) { return format::v_codec(kernels::VCodec(i)).name; })},
+      {"head_dims", format::kHeadDims},
+      {"max_group", kernels::kMaxGroup}};
+  if (options.json) {
+    std::cout << document.dump(2) << "\n";
+    return {};
+  }
+  std::cout << "kernel tables this machine runs, best first (--kernel forces one):";
+  for (const auto& k : kernels) std::cout << " " << k.get<std::string>();
+  std::cout << "\nchosen: " << (*chosen)->name << "\nevery table serves K " << document["k_codecs"].dump() << " x V "
+            << document["v_codecs"].dump() << ",\nhead_dim " << document["head_dims"].dump() << ", 1 to "
+            << kernels::kMaxGroup << " query heads per KV head\n";
+  return {};
+}
+
+void print_kl(const eval::KlReport& report) {
+  std::printf("%d tokens, the first %d not compared; KL(dense || arm) in nats\n", report.tokens, report.skipped);
+  std::printf("%-24s %9s %9s %9s %9s %9s %9s %9s %7s\n", "arm", "mean", "median", "p99", "max", "same top", "PPL x",
+              "bits/val", "ratio");
+  for (const eval::KlArm& a : report.arms) {
+    const eval::DivergenceSummary& s = a.summary;
+    std::printf("%-24s %9.6f %9.6f %9.4f %9.3f %8.2f%% %9.4f %9.2f %6.2fx\n", a.profile.name.c_str(), s.mean, s.median,
+                s.p99, s.max, 100 * s.same_top, s.ppl_ratio, a.stats.kv.ratio() > 0 ? 16 / a.stats.kv.ratio() : 0.0,
+                a.stats.kv.ratio());
+    for (const auto& [reason, count] : a.stats.fallbacks) {
+      std::printf("  fallback %s: %llu\n", reason.c_str(), static_cast<unsigned long long>(count));
+    }
+  }
+}
+
+nlohmann::ordered_json kl_json(const eval::KlReport& report) {
+  nlohmann::ordered_json arms = nlohmann::ordered_json::array();
+  for (const eval::KlArm& a : report.arms) {
+    const eval::DivergenceSummary& s = a.summary;
+    arms.push_back({{"arm", a.profile.name},
+                    {"profile_digest", a.profile.digest()},
+                    {"n", s.n},
+                    {"kld_mean", s.mean},
+                    {"kld_median", s.median},
+                    {"kld_p99", s.p99},
+                    {"kld_p999", s.p999},
+                    {"kld_max", s.max},
+                    {"same_top1", s.same_top},
+                    {"ppl_dense", s.ppl_p},
+                    {"ppl_ratio", s.ppl_ratio},
+                    {"seconds", a.seconds},
+                    {"kv", kv_json(a.stats.kv)},
+                    {"fallbacks", a.stats.fallbacks}});
+  }
+  return {{"tokens", report.tokens}, {"skipped", report.skipped}, {"arms", std::move(arms)}};
+}
+
+Status bench_kl(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  if (options.file.empty()) return invalid_argument("kl needs a text file: varve bench kl FILE -m MODEL");
+  const auto wanted = parse_tokens(options.tokens);
+  if (!wanted.ok()) return wanted.status();
+  const auto tokens = read_bench_text(*model, options, *wanted);
+  if (!tokens.ok()) return tokens.status();
+  eval::KlOptions kl;
+  kl.chunk_tokens = options.kl_chunk;
+  kl.threads = options.model.threads;
+  kl.kernel = options.model.kernel;
+  for (const std::string& name : options.arms) {
+    auto profile = Profile::load(name);
+    if (!profile.ok()) return profile.status();
+    kl.arms.push_back(std::move(*profile));
+  }
+  Progress progress("comparing", tokens->size(), Unit::kTokens);
+  kl.progress = [&](int done, int) {
+    progress.update(static_cast<uint64_t>(done));
+    return !interrupted();
+  };
+  const auto report = eval::measure_kl(model, *tokens, kl);
+  progress.clear();
+  if (!report.ok()) return report.status();
+  if (options.json) {
+    std::cout << kl_json(*report).dump(2) << "\n";
+  } else {
+    print_kl(*report);
+  }
+  return {};
+}
+
+Status bench_rows(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto depth = parse_tokens(options.depth), profile_depth = parse_tokens(options.profile_depth);
+  if (!depth.ok()) return depth.status();
+  if (!profile_depth.ok()) return profile_depth.status();
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  const auto text = read_bench_text(*model, options, std::max(*depth, *profile_depth) + options.decode_tokens + 1024);
+  if (!text.ok()) return text.status();
+
+  std::vector<eval::BenchRow> rows;
+  if (options.suite != "speed") {
+    eval::ParityOptions parity;
+    parity.threads = options.model.threads;
+    parity.kernel = options.model.kernel;
+    parity.progress = Steps();
+    const auto report = eval::measure_parity(model, *text, parity);
+    if (!report.ok()) return report.status();
+    rows = eval::parity_rows(model->info().name, *report);
+  }
+  if (options.suite != "parity") {
+    eval::SpeedOptions speed;
+    speed.threads = options.model.threads;
+    speed.kernel = options.model.kernel;
+    speed.depth_tokens = *depth;
+    speed.profile_depth_tokens = *profile_depth;
+    speed.profile = *profile;
+    speed.rounds = options.rounds;
+    speed.decode_tokens = options.decode_tokens;
+    speed.progress = Steps();
+    const auto measured = eval::measure_speed(model, *text, speed);
+    if (!measured.ok()) return measured.status();
+    rows.insert(rows.end(), measured->begin(), measured->end());
+  }
+  if (options.json) {
+    std::cout << bench_json(rows).dump(2) << "\n";
+  } else {
+    print_bench(std::cout, rows);
+  }
+  return {};
+}
+
+Status run_bench(const BenchOptions& options) {
+  catch_interrupts();
+  if (options.suite == "support") return bench_support(options);
+  const auto model = open_model(options.model);
+  if (!model.ok()) return model.status();
+  return options.suite == "kl" ? bench_kl(*model, options) : bench_rows(*model, options);
+}
+
+}  // namespace
+
+Action define_bench(CLI::App& app) {
+  const auto options = std::make_shared<BenchOptions>();
+  options->model.model = "smollm2-135m";
+  app.add_option("suite", options->suite, "what to measure: all is parity and speed")
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "support"}))
+      ->capture_default_str();
+  app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
+  add_model_option(app, options->model);
+  app.get_option("--model")->required(false)->capture_default_str();
+  app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
+  app.add_option("--arms", options->arms, "kl: profiles to compare with dense")
+      ->delimiter(',')
+      ->default_str("dense,int8,minima");
+  app.add_option("--tokens", options->tokens, "kl: how much of the text")->capture_default_str();
+  app.add_option("--kl-chunk", options->kl_chunk, "kl: tokens of one step; 1 is token-by-token decode")
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  app.add_option("--depth", options->depth, "speed: context of the comparison with llama.cpp")->capture_default_str();
+  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense")
+      ->capture_default_str();
+  app.add_option("--rounds", options->rounds, "speed: measurements of each; medians are shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--decode-tokens", options->decode_tokens, "speed: tokens of one decode measurement")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  add_engine_options(app, options->model);
+  app.footer(
+      "Examples:\n"
+      "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
+      "  varve bench kl report.txt -m model.gguf --arms dense,int8,k4v4,minima --tokens 8K\n"
+      "  varve bench support                            which kernels run here\n"
+      "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
+  return [options] {
+    if (options->arms.empty()) options->arms = {"dense", "int8", "minima"};
+    return run_bench(*options);
+  };
+}
+
+}  // namespace varve::cli
