@@ -14,20 +14,21 @@ struct Arm {
   std::vector<float> logits;
   double seconds = 0;
 
+  /// Runs the engine's own step size, which may be smaller than `tokens`.
   Status step(std::span<const int32_t> tokens) {
     const double start = now_s();
-    const Feed feed{session, tokens, Logits::kAll};
-    Status s = engine->step({&feed, 1}, logits);
+    Status s = engine->feed(session, tokens, Logits::kAll, logits);
     seconds += now_s() - start;
     return s;
   }
 };
 
-Result<Arm> make_arm(const std::shared_ptr<model::Model>& model, const Profile& profile, const KlOptions& options) {
+Result<Arm> make_arm(const std::shared_ptr<model::Model>& model, const Profile& profile, int chunk_tokens,
+                     const KlOptions& options) {
   EngineOptions engine_options;
   engine_options.profile = profile;
   engine_options.threads = options.threads;
-  engine_options.chunk_tokens = options.chunk_tokens;
+  engine_options.chunk_tokens = chunk_tokens;
   engine_options.kernel = options.kernel;
   auto engine = Engine::create(model, engine_options);
   if (!engine.ok()) return engine.status();
@@ -52,11 +53,17 @@ Result<KlReport> measure_kl(const std::shared_ptr<model::Model>& model, std::spa
   }
   const auto dense = Profile::named("dense");
   if (!dense.ok()) return dense.status();
-  auto reference = make_arm(model, *dense, options);
+  auto reference = make_arm(model, *dense, options.chunk_tokens, options);
   if (!reference.ok()) return reference.status();
+  std::vector<Profile> profiles = options.arms;
   std::vector<Arm> arms;
-  for (const Profile& profile : options.arms) {
-    auto arm = make_arm(model, profile, options);
+  if (options.floor && options.chunk_tokens > kFloorChunk) {
+    profiles.insert(profiles.begin(), *dense);
+    profiles[0].name = "floor";
+  }
+  for (const Profile& profile : profiles) {
+    const int chunk = profile.name == "floor" ? kFloorChunk : options.chunk_tokens;
+    auto arm = make_arm(model, profile, chunk, options);
     if (!arm.ok()) return Status(arm.status().code(), "arm " + profile.name + ": " + arm.status().message());
     arms.push_back(std::move(*arm));
   }
@@ -81,7 +88,7 @@ Result<KlReport> measure_kl(const std::shared_ptr<model::Model>& model, std::spa
 
   KlReport report{.tokens = total, .skipped = skip, .dense_seconds = reference->seconds, .arms = {}};
   for (size_t i = 0; i < arms.size(); ++i) {
-    report.arms.push_back({.profile = options.arms[i],
+    report.arms.push_back({.profile = profiles[i],
                            .summary = summarize(arms[i].divergences),
                            .stats = arms[i].engine->stats(),
                            .seconds = arms[i].seconds});

@@ -14,9 +14,15 @@
 
 namespace varve::eval {
 
+inline constexpr int kFloorChunk = 4;
+
 struct KlOptions {
   std::vector<Profile> arms;
-  int chunk_tokens = 128;  ///< rows per step; 1 is token-by-token decode
+  /// Adds an arm "floor": dense again in steps of kFloorChunk rows, whose attention sums in another order. ggml rounds
+  /// activations to 8 bits, which turns any last-bit difference into a visible one: no arm can be told from dense
+  /// below the KL of this one.
+  bool floor = true;
+  int chunk_tokens = 128;  ///< rows per step; 1 is token-by-token decode (no floor arm up to kFloorChunk)
   int skip_tokens = -1;    ///< first positions not compared; -1: a quarter of the text, at most 1,024
   int threads = 0;
   std::string kernel;
