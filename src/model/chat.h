@@ -17,10 +17,10 @@ struct ToolCall {
 };
 
 struct ChatMessage {
-  std::string role;  ///< system, user, assistant, tool
-  std::string content, reasoning;
-  std::vector<ToolCall> tool_calls;
-  std::string tool_call_id, tool_name;  ///< of role tool
+  std::string role = {};  ///< system, user, assistant, tool
+  std::string content = {}, reasoning = {};
+  std::vector<ToolCall> tool_calls = {};
+  std::string tool_call_id = {}, tool_name = {};  ///< of role tool
 };
 
 struct Tool {
@@ -30,12 +30,12 @@ struct Tool {
 struct ChatOptions {
   bool add_generation_prompt = true;
   bool enable_thinking = true;
-  std::vector<Tool> tools;
+  std::vector<Tool> tools = {};
   std::string tool_choice = "auto";  ///< auto, required, none
   bool parallel_tool_calls = false;
-  std::string json_schema;           ///< constrain the reply to this schema; not together with tools
-  std::string grammar;               ///< or to this GBNF
-  std::map<std::string, std::string> variables;  ///< extra variables of the template; values are JSON text
+  std::string json_schema = {};      ///< constrain the reply to this schema; not together with tools
+  std::string grammar = {};          ///< or to this GBNF
+  std::map<std::string, std::string> variables = {};  ///< extra variables of the template; values are JSON text
   /// Seconds since the epoch, for templates that print the date.
   int64_t now_seconds = 0;
 };

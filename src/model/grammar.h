@@ -12,13 +12,13 @@ struct llama_vocab;
 namespace varve::model {
 
 struct GrammarSpec {
-  std::string text;  ///< GBNF with a rule named root; empty: no grammar
+  std::string text = {};  ///< GBNF with a rule named root; empty: no grammar
   /// Lazy: the text is free until a trigger appears, then the grammar holds from the trigger on.
   bool lazy = false;
-  std::vector<std::string> trigger_patterns;  ///< regular expressions over the generated text
-  std::vector<int32_t> trigger_tokens;
+  std::vector<std::string> trigger_patterns = {};  ///< regular expressions over the generated text
+  std::vector<int32_t> trigger_tokens = {};
   /// Text the prompt has already opened and the grammar starts with.
-  std::string prefill;
+  std::string prefill = {};
 };
 
 /// Checks a grammar before libllama parses it (which would write its complaints to stderr, and recurses without bound).

@@ -21,8 +21,8 @@ struct SamplerOptions {
   int penalty_tokens = 64;  ///< how many accepted tokens the penalties look at; 0: none
   float repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   uint32_t seed = 0;      ///< 0xffffffff is libllama's word for a random one and is refused
-  std::vector<std::pair<int32_t, float>> logit_bias;
-  GrammarSpec grammar;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  GrammarSpec grammar = {};
 };
 
 class Sampler {
