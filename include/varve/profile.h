@@ -41,7 +41,8 @@ struct Profile {
   int sink_tokens = 16;            ///< first tokens kept exact beside the pages, at most 16
   uint64_t rotation_seed = 1;      ///< of the random signs; part of the page fingerprint
   bool inner_product_norm = true;  ///< K norm correction: inner product, else matched norm
-  int convert_tokens_per_step = 512;  ///< most tokens that one step converts beside its own rows
+  /// A step converts at most this many tokens of each sequence it feeds, or as many as it feeds if those are more.
+  int convert_tokens_per_step = 32;
   TierFormats formats;
   std::vector<LayerOverride> layers;
 

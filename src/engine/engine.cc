@@ -259,16 +259,14 @@ Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
     if (Status s = e.plan_attention(feeds); !s.ok()) return s;
     if (Status s = e.run(feeds, logits); !s.ok()) return s;
   }
-  int rows = 0;
   ++e.steps;
   for (const Feed& f : feeds) {
     if (Status s = e.cache->settle(f.session, static_cast<int>(f.tokens.size())); !s.ok()) return s;
     std::vector<int32_t>& tokens = e.sessions[f.session];
     tokens.insert(tokens.end(), f.tokens.begin(), f.tokens.end());
     e.lifecycle->settled(f.session, tokens, static_cast<int>(f.tokens.size()));
-    rows += static_cast<int>(f.tokens.size());
   }
-  e.lifecycle->advance(int64_t(e.steps), rows);
+  e.lifecycle->advance(int64_t(e.steps));
   return {};
 }
 

@@ -93,14 +93,13 @@ void Lifecycle::settled(cache::SequenceId sequence, std::span<const int32_t> tok
       format::write_page_header(plan_.classes[c].slot(b.ref.tier), identity, cache_.slot(c, b.ref));
     }
   }
-  if (controller_) controller_->settled(sequence);
+  if (controller_) controller_->settled(sequence, added);
 }
 
-void Lifecycle::advance(int64_t step, int rows) {
+void Lifecycle::advance(int64_t step) {
   if (!controller_) return;
-  // A prefill step brings up to a chunk of rows at once, so its share grows with them; a decode step pays the least.
-  const int budget = std::max(convert_tokens_per_step_, rows);
-  controller_->advance(step, budget, [this](std::span<const cache::WorkUnit> units) { convert(units); });
+  controller_->advance(step, convert_tokens_per_step_,
+                       [this](std::span<const cache::WorkUnit> units) { convert(units); });
 }
 
 size_t Lifecycle::relieve(int64_t step, size_t bytes) {

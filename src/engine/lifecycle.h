@@ -26,7 +26,7 @@ class Lifecycle {
   /// that sealed and queues what the policy wants moved.
   void settled(cache::SequenceId sequence, std::span<const int32_t> tokens, int added);
   /// Once per step, after every sequence settled: converts the step's share.
-  void advance(int64_t step, int rows);
+  void advance(int64_t step);
   /// A reservation lacks `bytes`: converts what may be converted now. Returns the bytes gained.
   size_t relieve(int64_t step, size_t bytes);
 

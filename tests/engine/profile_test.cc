@@ -1,0 +1,98 @@
+#include "varve/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "support/temp_dir.h"
+
+namespace varve {
+namespace {
+
+constexpr const char* kCustom = R"({
+  "name": "custom", "page_tokens": 128, "recent_tokens": 256, "sink_tokens": 4,
+  "tiers": {"recent": "int8", "stale1": "k4v3", "centre": "rotary"},
+  "layers": [{"layers": "0..1", "stale1": "k6v4", "centre": "post"}, {"layers": "-1", "recent": "fp8"}]
+})";
+
+TEST(Profile, EveryNamedProfileIsValidAndSurvivesJson) {
+  for (const std::string& name : Profile::names()) {
+    const auto p = Profile::named(name);
+    ASSERT_TRUE(p.ok()) << p.status().message();
+    EXPECT_TRUE(p->validate().ok());
+    const auto again = Profile::from_json(p->to_json());
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(again->to_json(), p->to_json());
+    EXPECT_EQ(again->digest(), p->digest());
+    EXPECT_EQ(p->is_dense(), name == "dense");
+  }
+}
+
+TEST(Profile, OverridesApplyByOrdinalFromBothEnds) {
+  const auto p = Profile::from_json(kCustom);
+  ASSERT_TRUE(p.ok()) << p.status().message();
+  EXPECT_EQ(p->layer_formats(0, 8).stale1, "k6v4");
+  EXPECT_EQ(p->layer_formats(1, 8).centre, "post");
+  EXPECT_EQ(p->layer_formats(2, 8).stale1, "k4v3");
+  EXPECT_EQ(p->layer_formats(2, 8).centre, "rotary");
+  EXPECT_EQ(p->layer_formats(7, 8).recent, "fp8");
+  EXPECT_EQ(p->layer_formats(6, 8).recent, "int8");
+}
+
+TEST(Profile, TheDigestSeesBytesAndNotNames) {
+  auto a = Profile::from_json(kCustom), b = Profile::from_json(kCustom);
+  ASSERT_TRUE(a.ok() && b.ok());
+  b->name = "another";
+  b->description = "text";
+  EXPECT_EQ(a->digest(), b->digest());
+  b->rotation_seed = 2;
+  EXPECT_NE(a->digest(), b->digest());
+}
+
+TEST(Profile, LoadTakesANameAFormatOrAFile) {
+  EXPECT_EQ(Profile::load("minima")->name, "minima");
+  EXPECT_EQ(Profile::load("k4v3")->formats.recent, "k4v3");
+  EXPECT_TRUE(Profile::load("f16")->is_dense());
+  const testing::TempDir dir;
+  const std::string path = dir.file("p.json");
+  std::ofstream(path) << kCustom;
+  EXPECT_EQ(Profile::load(path)->name, "custom");
+  EXPECT_EQ(Profile::load("no-such-profile").status().code(), StatusCode::kNotFound);
+}
+
+struct Bad {
+  const char* name;
+  const char* json;
+  const char* message;
+};
+class BadProfile : public ::testing::TestWithParam<Bad> {};
+
+TEST_P(BadProfile, IsRefusedWithTheReason) {
+  const auto p = Profile::from_json(GetParam().json);
+  ASSERT_FALSE(p.ok());
+  EXPECT_NE(p.status().message().find(GetParam().message), std::string::npos) << p.status().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, BadProfile,
+    ::testing::Values(
+        Bad{"NotJson", "{", "not JSON"}, Bad{"NotAnObject", "[1]", "must be a JSON object"},
+        Bad{"NoTiers", "{}", "\"tiers\" is missing"},
+        Bad{"UnknownKey", R"({"tiers": {"recent": "int8"}, "pages": 3})", "unknown key \"pages\""},
+        Bad{"UnknownTier", R"({"tiers": {"recent": "int8", "cold": "k4v3"}})", "unknown key \"cold\""},
+        Bad{"ImpossibleWidth", R"({"tiers": {"recent": "k7v3"}})", "k7v3"},
+        Bad{"PageSize", R"({"page_tokens": 100, "tiers": {"recent": "int8"}})", "page_tokens is 100"},
+        Bad{"PageType", R"({"page_tokens": "256", "tiers": {"recent": "int8"}})", "must be a whole number"},
+        Bad{"HugeNumber", R"({"page_tokens": 99999999999, "tiers": {"recent": "int8"}})", "in range"},
+        Bad{"NegativeSeed", R"({"rotation_seed": -1, "tiers": {"recent": "int8"}})", "in range"},
+        Bad{"Sinks", R"({"sink_tokens": 17, "tiers": {"recent": "int8"}})", "sink_tokens is 17"},
+        Bad{"Centre", R"({"tiers": {"recent": "int8", "centre": "mean"}})", "mean"},
+        Bad{"Version", R"({"version": 2, "tiers": {"recent": "int8"}})", "version 2"},
+        Bad{"LayerRange", R"({"tiers": {"recent": "int8"}, "layers": [{"layers": "a..b"}]})", "a..b"},
+        Bad{"EmptyRange", R"({"tiers": {"recent": "int8"}, "layers": [{"layers": "3..1"}]})", "empty range"},
+        Bad{"UnusedTier", R"({"tiers": {"recent": "int8"}, "layers": [{"layers": "0", "stale1": "k4v3"}]})",
+            "does not use"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace varve
