@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/manifest.h"
+#include "cli/verify.h"
 
 namespace varve::cli {
 namespace {
@@ -36,6 +37,7 @@ Result<std::string> resolve_model(const std::string& name, const fs::path& model
   const fs::path file = model_dir / model->file;
   if (!fs::is_regular_file(file, error))
     return not_found("model " + name + " is not in " + model_dir.string() + ": fetch it with varve pull " + name);
+  if (Status verified = verify_model(*model, file); !verified.ok()) return verified;
   return file.string();
 }
 

@@ -14,7 +14,8 @@ std::filesystem::path default_model_dir();
 std::filesystem::path default_text_dir();
 
 /// The file that `-m NAME` stands for: a path to an existing file as it is, or a manifest key whose file was pulled
-/// into `model_dir`. A kNotFound says what to do: pull it, or which keys there are.
+/// into `model_dir`. A kNotFound says what to do: pull it, or which keys there are. A key's file is checked by its
+/// SHA-256 (verify.h); kCorrupt when it is not the manifest's.
 Result<std::string> resolve_model(const std::string& name, const std::filesystem::path& model_dir);
 
 /// "a, b, c" of the manifest's model keys, for messages.
