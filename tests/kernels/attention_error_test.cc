@@ -77,7 +77,7 @@ TEST_P(AttentionError, StaysBelowTheBound) {
       for (const auto& [head_dim, group] : {std::pair{64, 3}, std::pair{256, 4}}) {
         for (const float peak : {1.0f, 8.0f}) {  // nearly flat, and one or two tokens take all
           const double error = relative_error(kernels(), k_codec, v_codec, head_dim, group, peak);
-          EXPECT_LT(error, 2e-4) << format::k_codec(k_codec).name << " " << format::v_codec(v_codec).name
+          EXPECT_LT(error, 5e-4) << format::k_codec(k_codec).name << " " << format::v_codec(v_codec).name
                                  << " head_dim " << head_dim << " peak " << peak;
           worst = std::max(worst, error);
         }

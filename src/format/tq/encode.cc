@@ -38,9 +38,6 @@ void quantize(const float* row, int n, float mean, float inverse, uint8_t* codes
   }
 }
 
-/// Below this sum of squares the factor rounds to zero in f16 (and its reciprocal may leave fp32).
-constexpr float kVanishing = 1e-18f;
-
 /// Returns the stored norm.
 template <int bits>
 half_t encode_k_row(const float* row, int n, const EncodeOptions& options, uint8_t* codes) {

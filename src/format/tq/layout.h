@@ -11,6 +11,9 @@ namespace varve::format::tq {
 
 inline constexpr float kLevelUnit = 1.0f / 128.0f;
 
+/// Below this sum of squares the factor rounds to zero in f16 (and its reciprocal may leave fp32).
+inline constexpr float kVanishing = 1e-18f;
+
 template <int head_dim, int bits>
 struct KTile {
   uint8_t codes[head_dim * kTileTokens * bits / 8];

@@ -97,9 +97,13 @@ void decode_f16(const uint8_t* tile, int head_dim, float* rows) {
 void decode_fp8(const uint8_t* tile, int head_dim, float* rows) {
   const uint16_t* scales = reinterpret_cast<const uint16_t*>(tile + kTileTokens * head_dim);
   for (int t = 0; t < kTileTokens; ++t) {
-    const VF scale = hn::Set(DF(), half_to_float(scales[t]));
-    for (int d = 0; d < head_dim; d += kLanes) {
-      hn::StoreU(hn::Mul(load_e4m3(tile + t * head_dim + d), scale), DF(), rows + t * head_dim + d);
+    const VF scale = hn::Set(DF(), half_to_float(scales[t]) * kE4m3Scale);
+    for (int d = 0; d < head_dim; d += 16) {
+      VF values[kParts];
+      load_e4m3(tile + t * head_dim + d, values);
+      for (int i = 0; i < kParts; ++i) {
+        hn::StoreU(hn::Mul(values[i], scale), DF(), rows + t * head_dim + d + i * kLanes);
+      }
     }
   }
 }

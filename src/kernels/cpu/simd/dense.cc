@@ -25,6 +25,18 @@ constexpr int kPanelColumns = kBlockVectors<kBlockRows> * kLanes;
 constexpr int kPanelFloats = 8192;
 constexpr int kPanelRows = kPanelFloats / kPanelColumns;
 
+/// panel[rows][columns] = b, columns a whole number of vectors unless it is the last panel.
+HWY_INLINE void pack_panel(const float* HWY_RESTRICT b, int ldb, int rows, int columns, float* HWY_RESTRICT panel) {
+  const DF df;
+  for (int r = 0; r < rows; ++r) {
+    int j = 0;
+    for (; j + kLanes <= columns; j += kLanes) hn::StoreU(hn::LoadU(df, b + j), df, panel + j);
+    for (; j < columns; ++j) panel[j] = b[j];
+    b += ldb;
+    panel += columns;
+  }
+}
+
 void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc, bool accumulate) {
   // Few rows read b once or twice and are better off without the copy.
   if (m <= 2 * kBlockRows || k == 0) return gemm_in_place(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
@@ -33,9 +45,7 @@ void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb,
     const int columns = std::min(kPanelColumns, n - j);
     for (int l = 0; l < k; l += kPanelRows) {
       const int rows = std::min(kPanelRows, k - l);
-      for (int r = 0; r < rows; ++r) {
-        std::copy_n(b + static_cast<ptrdiff_t>(l + r) * ldb + j, columns, panel + r * columns);
-      }
+      pack_panel(b + static_cast<ptrdiff_t>(l) * ldb + j, ldb, rows, columns, panel);
       gemm_in_place(m, columns, rows, a + l, lda, panel, columns, c + j, ldc, accumulate || l > 0);
     }
   }

@@ -138,7 +138,7 @@ HWY_INLINE Metadata encode_tq_k_row(const float* row, int n, const EncodeOptions
     return hn::Mul(x, x);
   });
   if (!std::isfinite(energy)) return zero_codes(n, codes, {kHalfNan, 0});
-  if (energy == 0) return zero_codes(n, codes, {0, 0});
+  if (energy < format::tq::kVanishing) return zero_codes(n, codes, {0, 0});
   const float sigma = std::sqrt(energy / static_cast<float>(n));
   alignas(64) int8_t levels[kMaxRow];
   quantize<kBits>(row, n, 0.0f, 2.0f * format::tq::kSigma<kBits> / sigma, codes, levels);
@@ -168,7 +168,7 @@ HWY_INLINE Metadata encode_tq_v_row(const float* row, int n, uint8_t* codes) {
     return hn::Mul(centred, centred);
   });
   if (!std::isfinite(energy)) return zero_codes(n, codes, {kHalfNan, 0});
-  if (energy == 0) {
+  if (energy < format::tq::kVanishing) {
     const half_t zero = format::store_scale(mean);
     return zero_codes(n, codes, {zero == kHalfNan ? kHalfNan : half_t{0}, zero});
   }

@@ -27,14 +27,12 @@ constexpr int kStride = format::kMaxHeadDim;
 // |sum x w| < 2^31 for the true integers; the bias may wrap on the way and comes off again modulo 2^32.
 static_assert(int64_t{kQueryCodeMax} * 127 * format::kMaxHeadDim < int64_t{1} << 31);
 
-/// Vectors of outputs that one pass over r serves: as many as leave room for the heads' broadcasts.
+/// Vectors of outputs that one pass over r serves: as many as the registers hold beside the products of one head.
 template <int kHeads>
-constexpr int kPassVectors = kWideRegisters ? (kHeads <= 4   ? 4
-                                               : kHeads <= 6 ? 2
-                                                             : 1)
-                                            : (kHeads == 1   ? 4
-                                               : kHeads == 2 ? 2
-                                                             : 1);
+constexpr int pass_vectors() {
+  if (kWideRegisters) return kHeads <= 4 ? 4 : kHeads <= 6 ? 2 : 1;
+  return kHeads == 1 ? 4 : kHeads <= 3 ? 2 : 1;
+}
 
 /// sum + a0 b0 + a1 b1 in every 32-bit lane.
 HWY_INLINE VI32 add_pairs(hn::Vec<DI16> a, hn::Vec<DI16> b, VI32 sum) {
@@ -67,14 +65,18 @@ HWY_INLINE void mac_columns(const uint8_t* HWY_RESTRICT units, size_t row_bytes,
     for (int v = 0; v < kVectors; ++v) even_sum[h][v] = odd_sum[h][v] = hn::Zero(di);
   }
   for (int r = 0; r < r_blocks; ++r) {
+    hn::Vec<DI16> even[kVectors], odd[kVectors];  // steps 0 and 2, 1 and 3
     for (int v = 0; v < kVectors; ++v) {
       const auto bytes = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(units + v * kBytes));
-      const auto even = hn::BitCast(di16, hn::And(bytes, low_byte));  // steps 0 and 2
-      const auto odd = hn::BitCast(di16, hn::ShiftRight<8>(bytes));   // steps 1 and 3
-      for (int h = 0; h < kHeads; ++h) {
-        even_sum[h][v] = add_pairs(even, broadcast_pair(x + h * kStride), even_sum[h][v]);
+      even[v] = hn::BitCast(di16, hn::And(bytes, low_byte));
+      odd[v] = hn::BitCast(di16, hn::ShiftRight<8>(bytes));
+    }
+    for (int h = 0; h < kHeads; ++h) {
+      const auto x_even = broadcast_pair(x + h * kStride), x_odd = broadcast_pair(x + h * kStride + 2);
+      for (int v = 0; v < kVectors; ++v) {
+        even_sum[h][v] = add_pairs(even[v], x_even, even_sum[h][v]);
         VI32& sum = kSplit ? odd_sum[h][v] : even_sum[h][v];
-        sum = add_pairs(odd, broadcast_pair(x + h * kStride + 2), sum);
+        sum = add_pairs(odd[v], x_odd, sum);
       }
     }
     units += row_bytes;
@@ -90,7 +92,7 @@ HWY_INLINE void mac_columns(const uint8_t* HWY_RESTRICT units, size_t row_bytes,
 
 template <int kHeads, class Finish>
 HWY_INLINE void mac_heads(const uint8_t* units, int outputs, int r_blocks, const int16_t* x, const Finish& finish) {
-  constexpr int kVectors = kPassVectors<kHeads>;
+  constexpr int kVectors = pass_vectors<kHeads>();
   const size_t row_bytes = static_cast<size_t>(outputs) * 4;
   int o = 0;
   for (; o + kVectors * kLanes <= outputs; o += kVectors * kLanes) {
@@ -105,22 +107,14 @@ template <class Finish>
 HWY_NOINLINE void mac(int heads, const uint8_t* units, int outputs, int r_blocks, const int16_t* x,
                       const Finish& finish) {
   switch (heads) {
-    case 1:
-      return mac_heads<1>(units, outputs, r_blocks, x, finish);
-    case 2:
-      return mac_heads<2>(units, outputs, r_blocks, x, finish);
-    case 3:
-      return mac_heads<3>(units, outputs, r_blocks, x, finish);
-    case 4:
-      return mac_heads<4>(units, outputs, r_blocks, x, finish);
-    case 5:
-      return mac_heads<5>(units, outputs, r_blocks, x, finish);
-    case 6:
-      return mac_heads<6>(units, outputs, r_blocks, x, finish);
-    case 7:
-      return mac_heads<7>(units, outputs, r_blocks, x, finish);
-    default:
-      return mac_heads<8>(units, outputs, r_blocks, x, finish);
+    case 1: return mac_heads<1>(units, outputs, r_blocks, x, finish);
+    case 2: return mac_heads<2>(units, outputs, r_blocks, x, finish);
+    case 3: return mac_heads<3>(units, outputs, r_blocks, x, finish);
+    case 4: return mac_heads<4>(units, outputs, r_blocks, x, finish);
+    case 5: return mac_heads<5>(units, outputs, r_blocks, x, finish);
+    case 6: return mac_heads<6>(units, outputs, r_blocks, x, finish);
+    case 7: return mac_heads<7>(units, outputs, r_blocks, x, finish);
+    default: return mac_heads<8>(units, outputs, r_blocks, x, finish);
   }
 }
 

@@ -6,6 +6,7 @@
 //
 #include "hwy/foreach_target.h"
 //
+#include <array>
 #include <cmath>
 
 #include "format/hadamard.h"
@@ -56,20 +57,30 @@ HWY_INLINE void sylvester(D d, float* x, int n, int width) {
   }
 }
 
+template <size_t order>
+constexpr std::array<std::array<float, order>, order> as_float(
+    const std::array<std::array<int8_t, order>, order>& core) {
+  std::array<std::array<float, order>, order> out{};
+  for (size_t i = 0; i < order; ++i) {
+    for (size_t j = 0; j < order; ++j) out[i][j] = core[i][j];
+  }
+  return out;
+}
+constexpr auto kCore12 = as_float(format::kHadamard12);
+constexpr auto kCore20 = as_float(format::kHadamard20);
+
 /// x[a][b] <- sum_a' core[a][a'] x[a'][b], b in [0, width).
 template <class D, size_t order>
-HWY_INLINE void dense_core(D d, const std::array<std::array<int8_t, order>, order>& core, float* x, int width) {
+HWY_INLINE void dense_core(D d, const std::array<std::array<float, order>, order>& core, float* x, int width) {
   constexpr int kN = static_cast<int>(hn::MaxLanes(D()));
   for (int b = 0; b < width; b += kN) {
-    hn::Vec<D> in[order];
-    for (size_t a = 0; a < order; ++a) in[a] = hn::LoadU(d, x + static_cast<int>(a) * width + b);
-    for (size_t a = 0; a < order; ++a) {
-      auto sum = hn::Zero(d);
-      for (size_t from = 0; from < order; ++from) {
-        sum = hn::MulAdd(hn::Set(d, static_cast<float>(core[a][from])), in[from], sum);
-      }
-      hn::StoreU(sum, d, x + static_cast<int>(a) * width + b);
+    hn::Vec<D> sum[order];  // sum[i] gathers the terms of row i in the order of the reference
+    for (auto& s : sum) s = hn::Zero(d);
+    for (size_t from = 0; from < order; ++from) {
+      const auto in = hn::LoadU(d, x + static_cast<int>(from) * width + b);
+      for (size_t a = 0; a < order; ++a) sum[a] = hn::MulAdd(hn::Set(d, core[a][from]), in, sum[a]);
     }
+    for (size_t a = 0; a < order; ++a) hn::StoreU(sum[a], d, x + static_cast<int>(a) * width + b);
   }
 }
 
@@ -78,18 +89,15 @@ HWY_INLINE void hadamard(float* x, int head_dim) {
   const hn::CappedTag<float, 8> d8;
   const hn::CappedTag<float, 4> d4;
   switch (format::hadamard_core_order(head_dim)) {
-    case 1:
-      return sylvester(DF(), x, head_dim, head_dim);
+    case 1: return sylvester(DF(), x, head_dim, head_dim);
     case 12:
       if (head_dim / 12 >= kLanes) {
         sylvester(DF(), x, head_dim, head_dim / 12);
-        return dense_core(DF(), format::kHadamard12, x, head_dim / 12);
+        return dense_core(DF(), kCore12, x, head_dim / 12);
       }
       sylvester(d8, x, head_dim, head_dim / 12);
-      return dense_core(d8, format::kHadamard12, x, head_dim / 12);
-    default:
-      sylvester(d4, x, head_dim, head_dim / 20);
-      return dense_core(d4, format::kHadamard20, x, head_dim / 20);
+      return dense_core(d8, kCore12, x, head_dim / 12);
+    default: sylvester(d4, x, head_dim, head_dim / 20); return dense_core(d4, kCore20, x, head_dim / 20);
   }
 }
 

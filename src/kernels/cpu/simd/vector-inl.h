@@ -69,18 +69,30 @@ HWY_INLINE VF load_bytes(const int8_t* p) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI32(), hn::LoadU(d8, p)));
 }
 
-/// Lanes of E4M3 as fp32 (without the row's scale).
-HWY_INLINE VF load_e4m3(const uint8_t* p) {
-  // The exponent field moves into an f16, whose subnormals the conversion handles; f16's bias is 8 larger.
-  const hn::Rebind<uint8_t, DF> d8;
-  const hn::Rebind<uint16_t, DF> d16;
-  const hn::Rebind<hwy::float16_t, DF> dh;
-  const auto code = hn::PromoteTo(d16, hn::LoadU(d8, p));
-  const auto magnitude = hn::And(code, hn::Set(d16, uint16_t{0x7f}));
-  const auto sign = hn::ShiftLeft<8>(hn::And(code, hn::Set(d16, uint16_t{0x80})));
-  const auto nan = hn::VecFromMask(d16, hn::Eq(magnitude, hn::Set(d16, uint16_t{0x7f})));
-  const auto exponent = hn::Or(hn::ShiftLeft<7>(magnitude), hn::And(nan, hn::Set(d16, uint16_t{0x7c00})));
-  return hn::Mul(hn::PromoteTo(DF(), hn::BitCast(dh, hn::Or(exponent, sign))), hn::Set(DF(), 256.0f));
+/// Vectors that hold 16 fp32 values, the unit that divides every head_dim.
+inline constexpr int kParts = 16 / kLanes;
+
+/// 16 E4M3 values as fp32, divided by kE4m3Scale, which callers fold into the row's scale.
+inline constexpr float kE4m3Scale = 256.0f;
+HWY_INLINE void load_e4m3(const uint8_t* p, VF out[kParts]) {
+  // The code becomes an f16: the sign stays on top, exponent and mantissa move below the top exponent bit. The
+  // conversion handles subnormals; f16's exponent bias is 8 larger.
+  const hn::FixedTag<int16_t, 16> d16;
+  const auto code = hn::BitCast(d16, hn::PromoteTo(hn::FixedTag<uint16_t, 16>(), hn::LoadU(DU8x16(), p)));
+  const auto placed = hn::ShiftRight<1>(hn::ShiftLeft<8>(code));
+  const auto finite = hn::And(placed, hn::Set(d16, static_cast<int16_t>(0xbf80)));
+  const auto is_nan =
+      hn::VecFromMask(d16, hn::Eq(hn::Or(code, hn::Set(d16, int16_t{0x80})), hn::Set(d16, int16_t{0xff})));
+  const auto half = hn::Or(finite, hn::And(is_nan, hn::Set(d16, int16_t{0x7c00})));
+  const hn::FixedTag<hwy::float16_t, 16> dh;
+#if HWY_TARGET == HWY_AVX2
+  const hn::Half<decltype(dh)> dh8;
+  const auto bits = hn::BitCast(dh, half);
+  out[0] = hn::PromoteTo(DF(), hn::LowerHalf(dh8, bits));
+  out[1] = hn::PromoteTo(DF(), hn::UpperHalf(dh8, bits));
+#else
+  out[0] = hn::PromoteTo(DF(), hn::BitCast(dh, half));
+#endif
 }
 
 /// The largest |x| of x[n] as bits, n a multiple of 16: NaN > infinity > finite.
