@@ -214,57 +214,53 @@ SequenceView TestSequence::view(int row_begin, int past, int rows) {
   return view;
 }
 
-std::vector<double> TestSequence::expected(int ordinal, int position, int q_head, int past) const {
+HeadRows TestSequence::decoded(int ordinal, int kv_head, int past) const {
   const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(ordinal)];
   const LayerRows& rows = rows_[static_cast<size_t>(ordinal)];
   const size_t dim = static_cast<size_t>(layer.head.head_dim);
-  const int kv_head = q_head / layer.group();
+  const int page_tokens = cls_->spec().page_tokens;
   const bool strip = cls_->owns_strip(ordinal);
-  const int tail_start = past / kTileTokens * kTileTokens;
-  const float* q = rows.q.data() + (static_cast<size_t>(position) * static_cast<size_t>(layer.q_heads) +
-                                    static_cast<size_t>(q_head)) * dim;
-  const int first = layer.window > 0 ? std::max(0, position - layer.window + 1) : 0;
-  double max = -std::numeric_limits<double>::infinity(), sum = 0;
-  std::vector<double> out(dim, 0.0);
+  // A direct layer's open tile is f16 rows in its page, which are the true rows, too.
+  HeadRows out{half_rows(rows.k, kv_head, 0, tokens_), half_rows(rows.v, kv_head, 0, tokens_)};
   std::vector<float> k(kTileTokens * dim), v(kTileTokens * dim);
-  for (int tile = first / kTileTokens * kTileTokens; tile <= position; tile += kTileTokens) {
-    const int n = std::min(kTileTokens, position + 1 - tile);
-    if (strip ? tile >= tail_start : tile + n > past) {
-      k = half_rows(rows.k, kv_head, tile, n);
-      v = half_rows(rows.v, kv_head, tile, n);
-    } else {
-      const int index = tile / cls_->spec().page_tokens;
-      const format::SlotLayout& layout = cls_->slot(tier(index));
-      const format::LayerSlot& slot = layout.layers[static_cast<size_t>(ordinal)];
-      k.resize(kTileTokens * dim);
-      v.resize(kTileTokens * dim);
-      format::decode_tile(slot.format, layer.head, slot.plane, tile % cls_->spec().page_tokens / kTileTokens,
-                          page(index) + layout.plane(ordinal, kv_head), k.data(), v.data());
-      const int sinks = strip && tile == 0 ? std::min(cls_->spec().sink_tokens, n) : 0;
-      const std::vector<float> sink_k = half_rows(rows.k, kv_head, 0, sinks), sink_v = half_rows(rows.v, kv_head, 0, sinks);
-      std::copy(sink_k.begin(), sink_k.end(), k.begin());
-      std::copy(sink_v.begin(), sink_v.end(), v.begin());
-    }
-    for (int t = std::max(0, first - tile); t < n; ++t) {
-      const size_t at = static_cast<size_t>(t) * dim;
-      double score = 0;
-      for (size_t d = 0; d < dim; ++d) score += static_cast<double>(q[d]) * static_cast<double>(k[at + d]);
-      score *= static_cast<double>(layer.scale);
-      if (layer.softcap > 0) {
-        score = static_cast<double>(layer.softcap) * std::tanh(score / static_cast<double>(layer.softcap));
-      }
-      if (score > max) {
-        const double correction = std::exp(max - score);
-        sum *= correction;
-        for (double& x : out) x *= correction;
-        max = score;
-      }
-      const double p = std::exp(score - max);
-      sum += p;
-      for (size_t d = 0; d < dim; ++d) out[d] += p * static_cast<double>(v[at + d]);
-    }
+  for (int tile = first_page_ * page_tokens; tile + kTileTokens <= past; tile += kTileTokens) {
+    const int index = tile / page_tokens;
+    const format::SlotLayout& layout = cls_->slot(tier(index));
+    const format::LayerSlot& slot = layout.layers[static_cast<size_t>(ordinal)];
+    format::decode_tile(slot.format, layer.head, slot.plane, tile % page_tokens / kTileTokens,
+                        page(index) + layout.plane(ordinal, kv_head), k.data(), v.data());
+    const auto sinks = static_cast<ptrdiff_t>(strip && tile == 0 ? static_cast<size_t>(cls_->spec().sink_tokens) * dim : 0);
+    const auto at = static_cast<ptrdiff_t>(static_cast<size_t>(tile) * dim);
+    std::copy(k.begin() + sinks, k.end(), out.k.begin() + at + sinks);
+    std::copy(v.begin() + sinks, v.end(), out.v.begin() + at + sinks);
   }
-  for (double& x : out) x /= sum;
+  return out;
+}
+
+std::vector<double> TestSequence::expected(const HeadRows& rows, int ordinal, int position, int q_head) const {
+  const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(ordinal)];
+  const size_t dim = static_cast<size_t>(layer.head.head_dim);
+  const size_t q_row = static_cast<size_t>(position) * static_cast<size_t>(layer.q_heads) + static_cast<size_t>(q_head);
+  const float* q = rows_[static_cast<size_t>(ordinal)].q.data() + q_row * dim;
+  const int first = layer.window > 0 ? std::max(0, position - layer.window + 1) : 0;
+  std::vector<double> p;
+  for (int t = first; t <= position; ++t) {
+    const float* k = rows.k.data() + static_cast<size_t>(t) * dim;
+    double score = 0;
+    for (size_t d = 0; d < dim; ++d) score += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+    score *= static_cast<double>(layer.scale);
+    const double cap = static_cast<double>(layer.softcap);
+    p.push_back(cap > 0 ? cap * std::tanh(score / cap) : score);
+  }
+  const double max = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(x - max);
+  std::vector<double> out(dim, 0.0);
+  for (int t = first; t <= position; ++t) {
+    const float* v = rows.v.data() + static_cast<size_t>(t) * dim;
+    const double weight = p[static_cast<size_t>(t - first)] / sum;
+    for (size_t d = 0; d < dim; ++d) out[d] += weight * static_cast<double>(v[d]);
+  }
   return out;
 }
 
@@ -318,9 +314,13 @@ double worst_error(const StepOutput& output, const Part& part, int row_begin, co
   const auto dim = static_cast<size_t>(spec.head_dim);
   double worst = 0;
   for (size_t i = 0; i < output.size(); ++i) {
-    for (const int row : rows) {
-      for (int h = 0; h < spec.q_heads; ++h) {
-        const std::vector<double> want = part.sequence->expected(static_cast<int>(i), part.past + row, h, part.past);
+    const int ordinal = static_cast<int>(i);
+    HeadRows head;
+    for (int h = 0; h < spec.q_heads; ++h) {
+      const int group = spec.q_heads / spec.kv_heads;
+      if (h % group == 0) head = part.sequence->decoded(ordinal, h / group, part.past);
+      for (const int row : rows) {
+        const std::vector<double> want = part.sequence->expected(head, ordinal, part.past + row, h);
         const float* got = output[i].data() + (static_cast<size_t>(row_begin + row) * static_cast<size_t>(spec.q_heads) +
                                                static_cast<size_t>(h)) * dim;
         double error = 0, norm = 0;

@@ -66,6 +66,11 @@ struct LayerRows {
   std::vector<float> k, v, q;
 };
 
+/// Rows of one KV head: [position][head_dim].
+struct HeadRows {
+  std::vector<float> k, v;
+};
+
 /// A sequence: its true rows and its cache.
 class TestSequence {
  public:
@@ -81,9 +86,11 @@ class TestSequence {
   void drop_below(int position);
 
   SequenceView view(int row_begin, int past, int rows);
-  /// Attention of (row at `position`, q_head) in fp64: exact sinks and tail, decoded pages. [head_dim]
-  /// tail_start: positions from here on are f16 (layers with a strip).
-  std::vector<double> expected(int ordinal, int position, int q_head, int past) const;
+  /// Keys and values of one KV head as a step that starts at `past` sees them, [tokens][head_dim]: exact sinks and tail,
+  /// decoded pages.
+  HeadRows decoded(int ordinal, int kv_head, int past) const;
+  /// Attention of (row at `position`, q_head) over them in fp64. [head_dim]
+  std::vector<double> expected(const HeadRows& rows, int ordinal, int position, int q_head) const;
 
   const TestClass& cls() const { return *cls_; }
   LayerRows& rows(int ordinal) { return rows_[static_cast<size_t>(ordinal)]; }
