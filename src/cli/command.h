@@ -30,7 +30,9 @@ struct Command {
 std::span<const Command> commands();
 
 Action define_bench(CLI::App& app);
+Action define_chat(CLI::App& app);
 Action define_complete(CLI::App& app);
+Action define_inspect(CLI::App& app);
 Action define_pull(CLI::App& app);
 Action define_run(CLI::App& app);
 Action define_version(CLI::App& app);

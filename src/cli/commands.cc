@@ -8,6 +8,8 @@ std::span<const Command> commands() {
       {"bench", "measure speed, parity and KL beside llama.cpp and the dense cache", define_bench},
       {"complete", "print a completion script for bash, zsh or fish", define_complete},
       {"run", "answer one prompt, or many questions about one document", define_run},
+      {"chat", "talk with a model: history, documents, streamed answers", define_chat},
+      {"inspect", "a model's KV geometry, and what each profile would cost", define_inspect},
       {"version", "print what this build is", define_version},
   };
   return kCommands;

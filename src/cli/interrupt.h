@@ -3,11 +3,13 @@
 
 namespace varve::cli {
 
-/// From now on the first Ctrl-C (SIGINT) or SIGTERM only sets a flag. A second one before the flag is cleared ends the
+/// From now on a Ctrl-C (SIGINT) or SIGTERM only sets a flag. Number `ends_at` before the flag is cleared ends the
 /// process at once: a loop that does not ask must not make the program unstoppable.
-void catch_interrupts();
+void catch_interrupts(int ends_at = 2);
 
 bool interrupted();
+/// Whether it was SIGTERM: a request to end, where Ctrl-C may only mean "stop this".
+bool terminated();
 void clear_interrupt();
 
 }  // namespace varve::cli

@@ -58,7 +58,7 @@ Result<std::vector<LayerInfo>> describe_layers(std::span<const GgufFile> files, 
   return layers;
 }
 
-Result<ModelInfo> describe(std::span<const GgufFile> files, const HParams& h, bool with_layers) {
+Result<ModelInfo> summarize(std::span<const GgufFile> files, const HParams& h, bool with_layers) {
   ModelInfo info;
   info.path = files[0].path();
   info.architecture = h.architecture;
@@ -83,6 +83,26 @@ Result<ModelInfo> describe(std::span<const GgufFile> files, const HParams& h, bo
     info.kv_layers = std::move(layers).value();
   }
   return info;
+}
+
+/// Everything that is read and checked before libllama sees the file.
+struct Header {
+  HParams hparams;
+  ModelInfo info;
+};
+
+Result<Header> read_header(const std::string& path, bool vocab_only) {
+  Result<std::vector<GgufFile>> files = open_model_files(path);
+  if (!files.ok()) return files.status();
+  Result<HParams> hparams = read_hparams((*files)[0]);
+  if (!hparams.ok()) return hparams.status();
+  if (Status s = check_tokenizer((*files)[0]); !s.ok()) return s;
+  if (!vocab_only) {
+    if (Status s = check_tensors(*files, *hparams); !s.ok()) return s;
+  }
+  Result<ModelInfo> info = summarize(*files, *hparams, !vocab_only);
+  if (!info.ok()) return info.status();
+  return Header{std::move(hparams).value(), std::move(info).value()};
 }
 
 /// libllama's progress callback; an exception of the caller's function must not cross C frames.
@@ -132,21 +152,13 @@ Model::Model() : impl_(std::make_unique<Impl>()) {}
 Model::~Model() = default;
 
 Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOptions& options) {
-  Result<std::vector<GgufFile>> files = open_model_files(path);
-  if (!files.ok()) return files.status();
-  Result<HParams> hparams = read_hparams((*files)[0]);
-  if (!hparams.ok()) return hparams.status();
-  if (Status s = check_tokenizer((*files)[0]); !s.ok()) return s;
-  if (!options.vocab_only) {
-    if (Status s = check_tensors(*files, *hparams); !s.ok()) return s;
-  }
-  Result<ModelInfo> info = describe(*files, *hparams, !options.vocab_only);
-  if (!info.ok()) return info.status();
+  Result<Header> header = read_header(path, options.vocab_only);
+  if (!header.ok()) return header.status();
 
   std::shared_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
-  impl.info = std::move(info).value();
-  impl.hparams = std::move(hparams).value();
+  impl.info = std::move(header->info);
+  impl.hparams = std::move(header->hparams);
 
   Progress progress{options.progress};
   const Status loaded = guarded(path, [&] {
@@ -171,6 +183,12 @@ Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOp
   });
   if (!loaded.ok()) return loaded;
   return model;
+}
+
+Result<ModelInfo> Model::describe(const std::string& path) {
+  Result<Header> header = read_header(path, false);
+  if (!header.ok()) return header.status();
+  return std::move(header->info);
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }

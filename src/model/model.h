@@ -51,6 +51,9 @@ class Model {
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
   ~Model();
 
+  /// What the files' headers say, checked as load() checks them; weights are neither read nor mapped.
+  static Result<ModelInfo> describe(const std::string& path);
+
   const ModelInfo& info() const;
   const llama_vocab* vocab() const;
   llama_model* handle() const;

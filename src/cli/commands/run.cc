@@ -14,9 +14,9 @@
 #include "cli/documents.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/prefill.h"
 #include "cli/run_report.h"
 #include "cli/sampling_options.h"
-#include "cli/terminal.h"
 #include "engine/generate.h"
 #include "model/chat.h"
 #include "model/text.h"
@@ -78,16 +78,6 @@ size_t shared_prefix(const std::vector<Tokens>& prompts) {
         std::mismatch(p.begin(), p.begin() + std::ptrdiff_t(shared), prompts[0].begin()).first - p.begin());
   }
   return shared;
-}
-
-Status feed_with_progress(Engine& engine, SessionId session, std::span<const int32_t> tokens,
-                          std::vector<float>& logits) {
-  if (tokens.empty()) return {};
-  Progress progress("reading", tokens.size(), Unit::kTokens);
-  return engine.feed(session, tokens, Logits::kLast, logits, [&](int done, int) {
-    progress.update(static_cast<uint64_t>(done));
-    return !interrupted();
-  });
 }
 
 class Runner {

@@ -1,0 +1,91 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/inspection.h"
+#include "cli/model_options.h"
+#include "cli/paths.h"
+
+namespace varve::cli {
+namespace {
+
+struct InspectOptions {
+  ModelOptions model;
+  std::vector<std::string> profiles;
+  std::vector<std::string> lengths = {"8K", "32K", "128K"};
+  std::string budget;
+  bool json = false;
+};
+
+/// The named profiles that are always shown, then those asked for that are not among them.
+Result<std::vector<Profile>> choose_profiles(const std::vector<std::string>& asked) {
+  std::vector<Profile> out;
+  for (const std::string& name : Profile::names()) {
+    auto profile = Profile::named(name);
+    if (!profile.ok()) return profile.status();
+    out.push_back(std::move(*profile));
+  }
+  for (const std::string& name : asked) {
+    auto profile = Profile::load(name);
+    if (!profile.ok()) return profile.status();
+    if (profile->name.empty()) profile->name = name;
+    const std::string digest = profile->digest();
+    const bool known = std::any_of(out.begin(), out.end(),
+                                   [&](const Profile& p) { return p.name == profile->name && p.digest() == digest; });
+    if (!known) out.push_back(std::move(*profile));
+  }
+  return out;
+}
+
+Status inspect(const InspectOptions& options) {
+  const auto profiles = choose_profiles(options.profiles);
+  if (!profiles.ok()) return profiles.status();
+  std::vector<int> lengths;
+  for (const std::string& length : options.lengths) {
+    const auto tokens = parse_tokens(length);
+    if (!tokens.ok()) return Status(tokens.status().code(), "--context: " + tokens.status().message());
+    lengths.push_back(*tokens);
+  }
+  size_t budget_bytes = 0;
+  if (!options.budget.empty()) {
+    const auto bytes = parse_bytes(options.budget);
+    if (!bytes.ok()) return Status(bytes.status().code(), "--budget: " + bytes.status().message());
+    budget_bytes = *bytes;
+  }
+  const auto path = resolve_model(options.model.model, options.model.model_dir);
+  if (!path.ok()) return path.status();
+  auto info = model::Model::describe(*path);
+  if (!info.ok()) return info.status();
+  const auto inspection = inspect_model(std::move(*info), *profiles, lengths, budget_bytes);
+  if (!inspection.ok()) return inspection.status();
+  if (options.json) {
+    std::cout << inspection_json(*inspection).dump(2) << "\n";
+  } else {
+    print_inspection(std::cout, *inspection);
+  }
+  return {};
+}
+
+}  // namespace
+
+Action define_inspect(CLI::App& app) {
+  const auto options = std::make_shared<InspectOptions>();
+  add_model_option(app, options->model);
+  app.add_option("--profile", options->profiles,
+                 "profiles to price beside the named ones: names, formats or JSON files")
+      ->type_name("PROFILE");
+  app.add_option("--context", options->lengths, "session lengths in tokens")->delimiter(',')->capture_default_str();
+  app.add_option("--budget", options->budget,
+                 "memory for weights and sessions, e.g. 8G: says how many sessions fit at each length");
+  app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
+  app.footer(
+      "Examples:\n"
+      "  varve inspect -m smollm2-135m\n"
+      "  varve inspect -m model.gguf --budget 8G --context 16K,64K --profile k5v4\n"
+      "Only the file's header is read, never its weights.");
+  return [options] { return inspect(*options); };
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,132 @@
+#include "cli/conversation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+#include "cli/prefill.h"
+#include "model/text.h"
+
+namespace varve::cli {
+namespace {
+
+size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const size_t n = std::min(a.size(), b.size());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin()).first - a.begin());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Conversation>> Conversation::create(Engine& engine, const SamplingOptions& sampling,
+                                                           const std::string& chat_template) {
+  std::unique_ptr<Conversation> out(new Conversation(engine, sampling));
+  auto made = model::ChatTemplate::create(*engine.model(), chat_template);
+  if (!made.ok()) return made.status();
+  if (!(*made)->is_explicit()) {
+    return unsupported(engine.model()->info().path +
+                       " has no chat template (a base model?): continue a text with varve run --raw, or give a "
+                       "template with --chat-template");
+  }
+  out->template_ = std::move(*made);
+  if (Status s = out->start_sampler(); !s.ok()) return s;
+  const auto session = engine.start();
+  if (!session.ok()) return session.status();
+  out->session_ = *session;
+  out->started_seconds_ =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return out;
+}
+
+Status Conversation::start_sampler() {
+  auto sampler = model::Sampler::create(engine_.model(), sampling_.sampler);
+  if (!sampler.ok()) return sampler.status();
+  sampler_ = std::move(*sampler);
+  return {};
+}
+
+size_t Conversation::detach() {
+  const size_t n = documents_.size();
+  documents_.clear();
+  return n;
+}
+
+Status Conversation::reset() {
+  detach();
+  history_.clear();
+  turns_ = 0;
+  if (const auto kept = engine_.truncate(session_, 0); !kept.ok()) return kept.status();
+  return start_sampler();
+}
+
+Result<std::vector<int32_t>> Conversation::render(const std::vector<model::ChatMessage>& history,
+                                                  model::ChatPrompt& prompt) const {
+  std::vector<model::ChatMessage> messages;
+  if (!system_.empty()) messages.push_back({.role = "system", .content = system_});
+  messages.insert(messages.end(), history.begin(), history.end());
+  model::ChatOptions options;
+  options.now_seconds = started_seconds_;
+  auto applied = template_->apply(messages, options);
+  if (!applied.ok()) return applied.status();
+  prompt = std::move(*applied);
+  return model::tokenize(*engine_.model(), prompt.text, false, true);
+}
+
+model::ChatMessage Conversation::read_reply(const model::ChatPrompt& prompt,
+                                            const engine::Generation& generation) const {
+  const bool cut = generation.reason != engine::StopReason::kEnd;
+  auto parsed = template_->parse(prompt, generation.text, cut);
+  // A reply that breaks the template's own rules still was the model's reply.
+  if (!parsed.ok()) return {.role = "assistant", .content = generation.text};
+  parsed->role = "assistant";
+  return std::move(*parsed);
+}
+
+Result<Run> Conversation::say(const std::string& message, const OnText& on_text) {
+  const double started = now_s();
+  std::string content;
+  for (const std::string& document : documents_) content += document + "\n\n";
+  content += message;
+  std::vector<model::ChatMessage> history = history_;
+  history.push_back({.role = "user", .content = std::move(content)});
+  model::ChatPrompt prompt;
+  const auto tokens = render(history, prompt);
+  if (!tokens.ok()) return tokens.status();
+  const int total = static_cast<int>(tokens->size());
+  if (total >= engine_.context_tokens()) {
+    return context_overflow("this turn would make the conversation " + std::to_string(total) + " tokens long; it has " +
+                            std::to_string(this->tokens()) + " now, and the context of " +
+                            std::to_string(engine_.context_tokens()) + " must leave room for an answer");
+  }
+
+  // One token at least is fed: the answer begins with its logits.
+  const size_t wanted = std::min(common_prefix(*tokens, engine_.tokens(session_)), tokens->size() - 1);
+  const auto kept = engine_.truncate(session_, static_cast<int>(wanted));
+  if (!kept.ok()) return kept.status();
+  std::vector<float> logits;
+  const auto rest = std::span<const int32_t>(*tokens).subspan(static_cast<size_t>(*kept));
+  if (Status s = feed_with_progress(engine_, session_, rest, logits); !s.ok()) return s;
+  const double read_s = now_s() - started;
+
+  auto generation = engine::generate(engine_, session_, *sampler_, logits,
+                                     {.max_tokens = sampling_.max_tokens, .stops = prompt.stops, .on_text = on_text});
+  if (!generation.ok()) return generation.status();
+  if (generation->reason == engine::StopReason::kCaller && generation->text.empty()) {
+    return Status(StatusCode::kCancelled, "stopped before the answer began");
+  }
+  history.push_back(read_reply(prompt, *generation));
+  history_ = std::move(history);
+  documents_.clear();
+  ++turns_;
+
+  Run run;
+  run.answer = generation->text;
+  run.prompt_tokens = total;
+  run.cached_tokens = *kept;
+  run.ttft_s = read_s + generation->first_token_s;
+  run.generation = std::move(*generation);
+  run.profile = engine_.profile();
+  run.stats = engine_.stats();
+  return run;
+}
+
+}  // namespace varve::cli
