@@ -112,8 +112,8 @@ std::vector<std::string> all_names(const std::vector<CompletionOption>& options)
 }
 
 std::string zsh_action(const CompletionValue& value) {
-  if (!value.words.empty() && value.files)
-    return "{_alternative " + shell_quoted("words:word:(" + join(value.words) + ")") + " 'files:file:_files'}";
+  // The leading blank keeps _arguments from adding its own arguments before ours.
+  if (!value.words.empty() && value.files) return " _varve_words_or_files " + join(value.words);
   if (!value.words.empty()) return "(" + join(value.words) + ")";
   if (value.directories) return "_files -/";
   if (value.files) return "_files";
@@ -188,6 +188,7 @@ std::string bash_completion(const CompletionTree& tree) {
 std::string zsh_completion(const CompletionTree& tree) {
   std::ostringstream out;
   out << "#compdef varve\n"
+         "_varve_words_or_files() { _alternative \"words:word:($*)\" 'files:file:_files' }\n"
          "_varve() {\n"
          "  local -a commands\n"
          "  commands=(\n";
