@@ -165,8 +165,13 @@ Result<Profile> Profile::named(std::string_view name) {
     return p;
   }
   if (name == "minima") {
-    return base_profile("minima", "recent pages int8, older pages 4-bit keys and 3-bit values",
-                        {.recent = "int8", .anchor = "int8", .stale1 = "k4v3", .stale2 = {}, .centre = "rotary"});
+    // docs/adr/0008-the-minima-profile.md has the measurements behind these numbers.
+    Profile p = base_profile("minima", "recent pages int8, older pages 4-bit keys and 3-bit values",
+                             {.recent = "int8", .anchor = {}, .stale1 = "k4v3", .stale2 = {}, .centre = "rotary"});
+    p.page_tokens = 128;
+    p.recent_tokens = 256;
+    p.sink_tokens = 4;
+    return p;
   }
   std::string list;
   for (const std::string& n : names()) list += (list.empty() ? "" : ", ") + n;
