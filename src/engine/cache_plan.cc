@@ -61,6 +61,7 @@ Status plan_tiers(ClassPlan& cls, const std::vector<TierFormats>& formats, const
       const std::string this_name = format::format_name(*format);
       name = name.empty() || name == this_name ? this_name : "mixed";
     }
+    if (Status s = format::check_layout(cls.layers, parsed, profile.page_tokens, profile.sink_tokens); !s.ok()) return s;
     cls.slots[t] = format::slot_layout(cls.layers, parsed, profile.page_tokens);
     if (tier == Tier::kRecent) cls.strip = format::strip_layout(cls.layers, parsed, profile.sink_tokens);
   }
