@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 
 varve=build/release/bin/varve
 model=${1:-qwen2.5-coder-0.5b}
-question="In the story about the hospital, what did the two friends tell the guard they were carrying, so that he let it in?"
-expected="TV typewriter"
+question="What were the two positions of the switch labeled?"
+expected="more magic"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,8 +19,8 @@ echo "== fetching $model and the Jargon File"
 path=$("$varve" pull "$model" | tail -1)
 text=$("$varve" pull jargon | tail -1)
 
-# The stories of appendix A: "TV Typewriters" comes first and "The Story of Mel" last, so the answer is the oldest part
-# of what the model has read. The line numbers are safe: the file is checked by SHA-256.
+# The stories of appendix A, from "TV Typewriters" to "The Story of Mel". The answer is in the second of five, "A Story
+# About Magic": most of what the model reads comes after it. The line numbers are safe: the file is checked by SHA-256.
 document="$work/hacker-folklore.txt"
 sed -n '40401,40917p' "$text" >"$document"
 echo "== document: $document, $(wc -c <"$document") bytes"
@@ -43,7 +43,7 @@ cat <<END
 
 To try next:
   $varve chat -m $model --profile minima
-  $varve run -m $model --profile minima -f $kept -p "Who cut the magic switch out of the computer?"
+  $varve run -m $model --profile minima -f $kept -p "What is the name of the 6-year-old first-grader in the story?"
   $varve inspect -m $model
 END
 exit "$rc"
