@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/layout.h"
+#include "kernels/cpu/kernels.h"
 
 namespace varve::attention {
 
@@ -15,28 +16,33 @@ namespace varve::attention {
 void add_centre(format::Centre centre, const format::RotaryTable* rotary, const float* u, int head_dim, float sign,
                 float* rows);
 
-/// Readers' side of a rotary centre: coefficients per (query head, page), turned from tile to tile, against one basis.
+/// Readers' side of a rotary centre: coefficients per (query head, page), turned from tile to tile, against a fixed
+/// basis. With the angles counted from the middle of the tile, the curve is an even part (the a, and the constant) plus
+/// an odd part (the b): half a tile of each gives the whole.
 class CentreCurve {
  public:
   /// tiles: of a page.
   CentreCurve(const format::RotaryTable& rotary, int tiles);
 
-  const format::RotaryTable& rotary() const { return *rotary_; }
+  /// Floats of one head's coefficients: a of every pair, the constant, b of every pair.
   int terms() const { return 2 * rotary_->pairs() + 1; }
-  /// [terms][kTileTokens]: a row of cos and a row of sin per pair (cosines first), then ones.
-  const float* basis() const { return basis_.data(); }
 
-  /// q, u: [head_dim], q in the plain frame. coefficients: [terms] at the first tile of the page.
-  void page_coefficients(const float* q, const float* u, float* coefficients) const;
-  /// Turns page coefficients to tile `tile`: scores[t] += sum_i out[i] * basis[i][t].
-  void tile_coefficients(const float* page, int tile, float* out) const;
+  /// q, u: [head_dim], q in the plain frame. page: [terms].
+  void page_coefficients(const float* q, const float* u, float* page) const;
+  /// scores[g][t] += q_g.R(64 tile + t)u for `group` heads. page: [group][terms]; scores: [group][kTileTokens];
+  /// scratch: [group][terms + kTileTokens].
+  void add_to_scores(const kernels::Kernels& kernels, int group, const float* page, int tile, float* scratch,
+                     float* scores) const;
   /// out <- R(64 tile).u, [head_dim].
   void turn(const float* u, int tile, float* out) const;
 
  private:
   const format::RotaryTable* rotary_;
-  std::vector<float> basis_;
-  std::vector<float> cos_, sin_;  ///< [tiles][pairs] of (64 tile theta_p)
+  /// [pairs + 1][kTileTokens / 2]: cos(x theta_p) at x = 1/2, 3/2, ... from the middle of the tile, then ones.
+  std::vector<float> even_;
+  std::vector<float> odd_;                      ///< [pairs][kTileTokens / 2]: sin(x theta_p)
+  std::vector<float> cos_, sin_;                ///< [tiles][pairs] of the angle from page start to a tile's start
+  std::vector<float> middle_cos_, middle_sin_;  ///< [tiles][pairs] of the angle to a tile's middle
 };
 
 }  // namespace varve::attention

@@ -150,12 +150,7 @@ class DecodeItem {
       }
       return;
     }
-    for (int g = 0; g < group_; ++g) {
-      const size_t at = static_cast<size_t>(g) * static_cast<size_t>(terms);
-      step_.curve->tile_coefficients(scratch_.page_terms + at, segment.view.tile, scratch_.tile_terms + at);
-    }
-    kernels_.gemm(group_, kTileTokens, terms, scratch_.tile_terms, terms, step_.curve->basis(), kTileTokens, out,
-                  kTileTokens, true);
+    step_.curve->add_to_scores(kernels_, group_, scratch_.page_terms, segment.view.tile, scratch_.curve, out);
   }
 
   /// Scores of head g become weights; m and l of the cut are stored.

@@ -67,7 +67,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     acc_rotated = c.take<float>(group * head_dim);
     scores = c.take<float>(segments * group * kTileTokens);
     page_terms = c.take<float>(group * terms);
-    tile_terms = c.take<float>(group * terms);
+    curve = c.take<float>(group * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);
   });

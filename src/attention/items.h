@@ -52,7 +52,7 @@ class ThreadScratch {
   float* acc_rotated = nullptr;
   float* scores = nullptr;    ///< [segments of a cut][group][kTileTokens]
   float* page_terms = nullptr;  ///< [group][terms of the centre curve]
-  float* tile_terms = nullptr;
+  float* curve = nullptr;       ///< [group][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]
   float* tile_centre = nullptr;  ///< [head_dim]
   // Decoded tiles.
