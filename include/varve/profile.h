@@ -18,7 +18,9 @@ struct TierFormats {
   std::string anchor;
   std::string stale1;
   std::string stale2;
-  std::string centre;  ///< "none", "post", "rotary"; empty in an override: as the profile says
+  /// "none", "post", "rotary", or "auto": rotary in layers whose keys have a bias, else post. Empty in an override: as
+  /// the profile says.
+  std::string centre;
 
   bool operator==(const TierFormats&) const = default;
 };
@@ -50,7 +52,7 @@ struct Profile {
   static Result<Profile> load(const std::string& name_or_path);
   static Result<Profile> from_json(std::string_view text);
   static Result<Profile> named(std::string_view name);
-  /// Every tier in one format, keys centred in the rotary frame.
+  /// Every tier in one format, the centre chosen by layer.
   static Result<Profile> uniform(const std::string& format);
   static std::vector<std::string> names();
 

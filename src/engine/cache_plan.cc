@@ -129,7 +129,11 @@ Result<CachePlan> plan_cache(const model::ModelInfo& info, const Profile& profil
                           .softcap = layer.softcap,
                           .window = layer.window});
     cls.dense_bytes_per_token += size_t{2} * 2 * static_cast<size_t>(layer.kv_heads * layer.head_dim);
-    formats[it->second].push_back(profile.layer_formats(ordinal, count));
+    TierFormats layer_formats = profile.layer_formats(ordinal, count);
+    // A bias on K is constant before RoPE, which only the rotary centre removes; without one the plain mean is cheaper
+    // to read and no worse (docs/adr/0003).
+    if (layer_formats.centre == "auto") layer_formats.centre = layer.k_bias_norm > 0 ? "rotary" : "post";
+    formats[it->second].push_back(std::move(layer_formats));
     plan.class_of_layer[static_cast<size_t>(layer.layer)] = static_cast<int>(it->second);
   }
   for (size_t c = 0; c < plan.classes.size(); ++c) {

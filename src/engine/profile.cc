@@ -131,8 +131,8 @@ Status read_formats(const Json& object, const std::string& where, TierFormats& o
 
 Status check_formats(const TierFormats& f, bool complete, const std::string& where) {
   if (complete && f.recent.empty()) return invalid_argument("profile: " + where + " names no format for \"recent\"");
-  const auto centre = format::parse_centre(f.centre.empty() ? "none" : f.centre);
-  if (!centre.ok()) return invalid_argument("profile: " + where + ": " + centre.status().message());
+  const auto centre = format::parse_centre(f.centre.empty() || f.centre == "auto" ? "none" : f.centre);
+  if (!centre.ok()) return invalid_argument("profile: " + where + ": " + centre.status().message() + ", auto");
   for (const TierField& field : kTierFields) {
     const std::string& name = f.*field.member;
     if (field.member == &TierFormats::centre || name.empty()) continue;
@@ -142,7 +142,7 @@ Status check_formats(const TierFormats& f, bool complete, const std::string& whe
     }
   }
   if (f.recent == "f16" && !f.stale1.empty() && f.stale1 != "f16" && complete && f.centre.empty()) {
-    return invalid_argument("profile: " + where + " codes keys but names no \"centre\" (none, post, rotary)");
+    return invalid_argument("profile: " + where + " codes keys but names no \"centre\" (none, post, rotary, auto)");
   }
   return {};
 }
@@ -167,7 +167,7 @@ Result<Profile> Profile::named(std::string_view name) {
   if (name == "minima") {
     // docs/adr/0008-the-minima-profile.md has the measurements behind these numbers.
     Profile p = base_profile("minima", "recent pages int8, older pages 4-bit keys and 3-bit values",
-                             {.recent = "int8", .anchor = {}, .stale1 = "k4v3", .stale2 = {}, .centre = "rotary"});
+                             {.recent = "int8", .anchor = {}, .stale1 = "k4v3", .stale2 = {}, .centre = "auto"});
     p.page_tokens = 128;
     p.recent_tokens = 256;
     p.sink_tokens = 4;
@@ -184,7 +184,7 @@ Result<Profile> Profile::uniform(const std::string& format_text) {
   if (!parsed.ok()) return parsed.status();
   if (format::is_direct(*parsed)) return dense_profile();
   return base_profile(format_text, "every sealed tile " + format_text,
-                      {.recent = format_text, .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "rotary"});
+                      {.recent = format_text, .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "auto"});
 }
 
 Result<Profile> Profile::load(const std::string& name_or_path) {

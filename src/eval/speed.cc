@@ -1,7 +1,9 @@
 #include "eval/speed.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/clock.h"
 #include "eval/peer.h"
@@ -14,6 +16,9 @@ double median(std::vector<double> x) {
   const size_t n = x.size();
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
+
+/// Idle worker threads of libllama's pool spin for a while before they sleep; the next contender must not pay for it.
+void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
 /// Something that reads and continues one text; each measurement starts from the same state.
 class Contender {
@@ -108,6 +113,7 @@ class Runner {
     for (Entry* e : entries) e->rates.clear();
     for (int round = -1; round < options_.rounds; ++round) {  // round -1 warms caches and pools up
       for (Entry* e : entries) {
+        let_threads_sleep();
         const double start = now_s();
         if (Status s = e->contender->prefill(prompt); !s.ok()) return s;
         if (round >= 0) e->rates.push_back(tokens / (now_s() - start));
@@ -129,6 +135,7 @@ class Runner {
     for (int round = -1; round < options_.rounds; ++round) {
       for (Entry* e : entries) {
         if (Status s = e->contender->begin(); !s.ok()) return s;
+        let_threads_sleep();
         const double start = now_s();
         for (const int32_t token : next) {
           if (Status s = e->contender->decode(token); !s.ok()) return s;
