@@ -24,4 +24,15 @@ CapacityInput capacity_terms(const CachePlan& plan, const Profile& profile, uint
   return out;
 }
 
+Status check_budget(const CachePlan& plan, const Profile& profile, uint64_t budget_bytes, int context_tokens) {
+  const auto needed = [&](int64_t tokens) {
+    const CapacityInput t = capacity_terms(plan, profile, budget_bytes, 0, tokens);
+    return t.resident_bytes + t.fixed_bytes + t.kv_bytes;
+  };
+  if (needed(1) <= budget_bytes) return {};
+  return resource_exhausted("profile " + profile.name + ": the KV budget is " + std::to_string(budget_bytes) +
+                            " bytes; the shortest session takes " + std::to_string(needed(1)) + ", one of " +
+                            std::to_string(context_tokens) + " tokens " + std::to_string(needed(context_tokens)));
+}
+
 }  // namespace varve::engine

@@ -25,4 +25,8 @@ Result<uint64_t> capacity(const CapacityInput& input);
 CapacityInput capacity_terms(const CachePlan& plan, const Profile& profile, uint64_t memory_bytes,
                              uint64_t weight_bytes, int64_t tokens);
 
+/// kResourceExhausted when the shortest session does not fit `budget_bytes` of pages and strips; the message says what
+/// that one and one of `context_tokens` would take.
+Status check_budget(const CachePlan& plan, const Profile& profile, uint64_t budget_bytes, int context_tokens);
+
 }  // namespace varve::engine

@@ -8,6 +8,7 @@
 #include "attention/step.h"
 #include "base/system.h"
 #include "engine/cache_plan.h"
+#include "engine/capacity.h"
 #include "engine/kv_stats.h"
 #include "engine/lifecycle.h"
 #include "kernels/cpu/kernels.h"
@@ -94,6 +95,11 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   const auto kernels = kernels::choose(options.kernel);
   if (!kernels.ok()) return kernels.status();
   e.kernels = *kernels;
+
+  if (Status s = engine::check_budget(e.plan, options.profile, e.options.kv_budget_bytes, e.options.context_tokens);
+      !s.ok()) {
+    return s;
+  }
 
   cache::Config config;
   config.budget_bytes = e.options.kv_budget_bytes;

@@ -19,7 +19,7 @@ parser.add_argument("--setup", default="", help="shell command run first, in the
 parser.add_argument("--absent", action="append", default=[], help="a file that must not exist afterwards")
 parser.add_argument("--noisy", action="store_true", help="the command may print more than one line on stderr")
 parser.add_argument("--shell", action="store_true", help="the command is one bash command line; $VARVE is the program")
-parser.add_argument("--timeout", type=float, default=60)
+parser.add_argument("--timeout", type=float, default=300)
 parser.add_argument("command", nargs="+")
 args = parser.parse_args()
 

@@ -143,5 +143,17 @@ TEST(CapacityTerms, TheAllocatorAgrees) {
   }
 }
 
+TEST(CheckBudget, SaysWhatWouldFit) {
+  const auto profile = Profile::load("dense");
+  const auto plan = plan_cache(small_model(), *profile);
+  const size_t one_page = plan->sequence_bytes(*profile, 1), full = plan->sequence_bytes(*profile, 4096);
+  EXPECT_TRUE(check_budget(*plan, *profile, one_page, 4096).ok());
+  const Status s = check_budget(*plan, *profile, one_page - 1, 4096);
+  EXPECT_EQ(s.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(s.message().find("takes " + std::to_string(one_page) + ", one of 4096 tokens " + std::to_string(full)),
+            std::string::npos)
+      << s.message();
+}
+
 }  // namespace
 }  // namespace varve::engine
