@@ -18,6 +18,16 @@ namespace model {
 class Model;
 }
 
+/// One page's move between tiers, or a refused one.
+struct Transition {
+  int64_t step = 0;
+  int page_start = 0;  ///< position of the page's first token
+  int window = 0;      ///< of the page's attention class; 0: full attention
+  std::string from, to, why, outcome;  ///< outcome: "published", "abandoned", "refused"
+  size_t from_bytes = 0, to_bytes = 0;
+  double microseconds = 0;  ///< from taking the destination to publishing
+};
+
 struct EngineOptions {
   Profile profile;
   int threads = 0;             ///< 0: the number of processors
@@ -26,6 +36,7 @@ struct EngineOptions {
   size_t kv_budget_bytes = 0;  ///< of pages and strips; 0: three quarters of the memory that is free now
   std::string kernel;          ///< force a kernel table ("generic", "avx2" ...); empty: the best
   bool poison_freed = false;   ///< tests: overwrite freed pages
+  std::function<void(const Transition&)> on_transition;  ///< called between steps
 };
 
 using SessionId = uint64_t;

@@ -1,7 +1,14 @@
 #include "cli/model_options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cli/interrupt.h"
 #include "cli/paths.h"
@@ -22,6 +29,13 @@ Result<std::string> codec_of_cache_type(const std::string& type, const char* fla
     list += (list.empty() ? "" : ", ") + std::string(name);
   }
   return invalid_argument(std::string(flag) + " " + type + " is not a cache type (known: " + list + ")");
+}
+
+nlohmann::ordered_json transition_json(const Transition& t) {
+  return {{"step", t.step},       {"page_start", t.page_start}, {"window", t.window},
+          {"from", t.from},       {"to", t.to},                 {"why", t.why},
+          {"outcome", t.outcome}, {"from_bytes", t.from_bytes}, {"to_bytes", t.to_bytes},
+          {"us", t.microseconds}};
 }
 
 }  // namespace
@@ -53,6 +67,8 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
       ->capture_default_str();
   app.add_option("--kv-budget", options.kv_budget, "most memory of pages, e.g. 512M or 8G [3/4 of what is free]");
   app.add_option("--kernel", options.kernel, "force a kernel table (`varve bench support` lists them)");
+  app.add_option("--trace", options.trace, "write every page's move between tiers to this file, one JSON object a line")
+      ->type_name("FILE");
   app.add_option("--n-gpu-layers", options.gpu_layers, "(also -ngl) layers on a GPU: this build runs on the CPU, so 0")
       ->capture_default_str();
 }
@@ -89,12 +105,26 @@ Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>&
   engine.context_tokens = options.context_tokens;
   engine.chunk_tokens = options.chunk_tokens;
   engine.kernel = options.kernel;
+  if (!options.trace.empty()) {
+    errno = 0;
+    const auto file = std::make_shared<std::ofstream>(options.trace, std::ios::trunc);
+    if (!*file) return io_error(options.trace + ": " + std::strerror(errno));
+    engine.on_transition = [file](const Transition& t) { *file << transition_json(t).dump() << "\n" << std::flush; };
+  }
   if (!options.kv_budget.empty()) {
     const auto bytes = parse_bytes(options.kv_budget);
     if (!bytes.ok()) return Status(bytes.status().code(), "--kv-budget: " + bytes.status().message());
     engine.kv_budget_bytes = *bytes;
   }
   return Engine::create(model, engine);
+}
+
+Status check_writable(const std::string& path) {
+  if (path.empty()) return {};
+  const std::filesystem::path directory = std::filesystem::absolute(path).parent_path();
+  errno = std::filesystem::is_directory(path) ? EISDIR : 0;
+  if (errno != 0 || access(directory.c_str(), W_OK) != 0) return io_error(path + ": " + std::strerror(errno));
+  return {};
 }
 
 Result<size_t> parse_bytes(const std::string& text) {

@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string cache_type_k, cache_type_v;
   std::string kv_budget;
   std::string kernel;
+  std::string trace;
   int context_tokens = 0;
   int threads = 0;
   int chunk_tokens = 512;
@@ -28,7 +29,7 @@ struct ModelOptions {
 
 /// -m, --model-dir.
 void add_model_option(CLI::App& app, ModelOptions& options);
-/// --profile, -ctk, -ctv, -c, -t, --kv-budget, --chunk, --kernel, -ngl.
+/// --profile, -ctk, -ctv, -c, -t, --kv-budget, --chunk, --kernel, --trace, -ngl.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 
 /// Loads -m with a progress line. kNotFound says how to get it.
@@ -37,6 +38,9 @@ Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options);
 Result<Profile> choose_profile(const ModelOptions& options);
 Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,
                                             const Profile& profile);
+
+/// Whether a file can be written (an empty name: yes), found out before a model is read; creates nothing.
+Status check_writable(const std::string& path);
 
 /// "8G", "512M", "65536": bytes, powers of 1024.
 Result<size_t> parse_bytes(const std::string& text);

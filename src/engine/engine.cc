@@ -128,7 +128,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
                                       .encode = {.inner_product_norm = options.profile.inner_product_norm}};
     e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
   }
-  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, options.profile, *e.kernels, *e.executor);
+  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, options.profile, *e.kernels, *e.executor,
+                                              options.on_transition);
   if (!lifecycle.ok()) return lifecycle.status();
   e.lifecycle = std::move(*lifecycle);
   return engine;

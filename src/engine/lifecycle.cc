@@ -30,6 +30,22 @@ std::vector<format::LayerFormat> formats_of(const format::SlotLayout& layout) {
   return formats;
 }
 
+Transition to_public(const cache::TransitionEvent& e, int window) {
+  const char* outcome = e.outcome == cache::Outcome::kPublished   ? "published"
+                        : e.outcome == cache::Outcome::kAbandoned ? "abandoned"
+                                                                  : "refused";
+  return {.step = e.step,
+          .page_start = e.start,
+          .window = window,
+          .from = cache::tier_name(e.from),
+          .to = cache::tier_name(e.to),
+          .why = e.why,
+          .outcome = outcome,
+          .from_bytes = e.from_bytes,
+          .to_bytes = e.to_bytes,
+          .microseconds = e.microseconds};
+}
+
 int units_per_page(const ClassPlan& c) {
   int units = 0;
   for (const format::LayerGeometry& l : c.layers) units += l.kv_heads;
@@ -61,7 +77,8 @@ Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& 
 
 Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const CachePlan& plan,
                                                      const Profile& profile, const kernels::Kernels& kernels,
-                                                     model::Executor& executor) {
+                                                     model::Executor& executor,
+                                                     std::function<void(const Transition&)> on_transition) {
   std::unique_ptr<Lifecycle> out(new Lifecycle(cache, plan, profile, kernels, executor));
   cache::Controller::Options options;
   bool converts = false;
@@ -70,7 +87,13 @@ Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const 
     converts |= c.uses(Tier::kStale1);
   }
   if (converts) {
-    auto controller = cache::Controller::create(&cache, &out->policy_, options);
+    cache::TraceFn trace;
+    if (on_transition) {
+      trace = [&cache, on_transition = std::move(on_transition)](const cache::TransitionEvent& e) {
+        on_transition(to_public(e, cache.config().classes[e.cls].window));
+      };
+    }
+    auto controller = cache::Controller::create(&cache, &out->policy_, options, std::move(trace));
     if (!controller.ok()) return controller.status();
     out->controller_ = std::move(*controller);
   }

@@ -2,6 +2,7 @@
 // The bytes behind the lifecycle: headers of sealed pages, and conversions on the executor's threads. Which page moves
 // where is the controller's business (cache/lifecycle), which formats that means is the cache plan's.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "engine/cache_plan.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
-#include "varve/stats.h"
+#include "varve/engine.h"
 
 namespace varve::engine {
 
@@ -20,7 +21,8 @@ class Lifecycle {
  public:
   /// The references outlive the object.
   static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan, const Profile& profile,
-                                                   const kernels::Kernels& kernels, model::Executor& executor);
+                                                   const kernels::Kernels& kernels, model::Executor& executor,
+                                                   std::function<void(const Transition&)> on_transition);
 
   /// After Cache::settle of `tokens` (all of the sequence's, the last `added` of them new): writes the headers of pages
   /// that sealed and queues what the policy wants moved.

@@ -260,6 +260,7 @@ Status Chat::exit(const std::string&) {
 
 Status chat(const ChatOptions& options) {
   catch_interrupts(kInterruptsThatEnd);
+  if (Status s = check_writable(options.model.trace); !s.ok()) return s;
   const auto profile = choose_profile(options.model);
   if (!profile.ok()) return profile.status();
   const auto model = open_model(options.model);

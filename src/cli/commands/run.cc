@@ -1,10 +1,8 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -57,7 +55,9 @@ class PromptBuilder {
     std::vector<model::ChatMessage> messages;
     if (!options_.system.empty()) messages.push_back({.role = "system", .content = options_.system});
     messages.push_back({.role = "user", .content = *user});
-    const auto prompt = template_->apply(messages, {});
+    model::ChatOptions chat;
+    chat.now_seconds = std::time(nullptr);  // some templates print the date
+    const auto prompt = template_->apply(messages, chat);
     if (!prompt.ok()) return prompt.status();
     return model::tokenize(model_, prompt->text, false, true);
   }
@@ -124,15 +124,6 @@ Status check_lengths(const std::vector<Tokens>& prompts, const Engine& engine) {
   return {};
 }
 
-/// Whether --summary can be written, found out before the model is read; creates nothing.
-Status check_summary(const std::string& path) {
-  if (path.empty()) return {};
-  const std::filesystem::path directory = std::filesystem::absolute(path).parent_path();
-  errno = std::filesystem::is_directory(path) ? EISDIR : 0;
-  if (errno != 0 || access(directory.c_str(), W_OK) != 0) return io_error(path + ": " + std::strerror(errno));
-  return {};
-}
-
 /// The document on stdout with --json, and in the --summary file.
 Status publish(const RunOptions& options, const nlohmann::ordered_json& document) {
   const std::string text = document.dump(2) + "\n";
@@ -146,7 +137,9 @@ Status publish(const RunOptions& options, const nlohmann::ordered_json& document
 
 Status run_all(const RunOptions& options) {
   catch_interrupts();
-  if (Status s = check_summary(options.summary); !s.ok()) return s;
+  for (const std::string& file : {options.summary, options.model.trace}) {
+    if (Status s = check_writable(file); !s.ok()) return s;
+  }
   std::vector<std::string> questions = {options.prompt};
   if (!options.questions.empty()) {
     if (!options.prompt.empty()) return invalid_argument("-p and --questions exclude each other");
