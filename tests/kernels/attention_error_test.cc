@@ -10,7 +10,9 @@ class AttentionError : public EveryTable {};
 
 constexpr int kTiles = 8;
 
-double relative_error(const Kernels& kernels, KCodec k_codec, VCodec v_codec, int head_dim, int group, float peak) {
+/// query_step: queries are rounded to multiples of it, in units of their 15-bit codes.
+double relative_error(const Kernels& kernels, KCodec k_codec, VCodec v_codec, int head_dim, int group, float peak,
+                      int query_step = 1) {
   std::vector<Guarded<uint8_t>> k_tiles, v_tiles;
   std::vector<float> k, v;
   for (int i = 0; i < kTiles; ++i) {
@@ -22,9 +24,11 @@ double relative_error(const Kernels& kernels, KCodec k_codec, VCodec v_codec, in
     k.insert(k.end(), k_rows.begin(), k_rows.end());
     v.insert(v.end(), v_rows.begin(), v_rows.end());
   }
-  const Query q(kernels,
-                gaussian(static_cast<size_t>(group * head_dim), 300, peak / std::sqrt(static_cast<float>(head_dim))),
-                group, head_dim);
+  Query q(kernels, gaussian(static_cast<size_t>(group * head_dim), 300, peak / std::sqrt(static_cast<float>(head_dim))),
+          group, head_dim);
+  for (int16_t& code : q.codes) {
+    code = static_cast<int16_t>(std::lround(static_cast<double>(code) / query_step) * query_step);
+  }
 
   // As attention runs it: the maximum of all tiles first, then weights and sums.
   const int tokens = kTiles * kTileTokens;
@@ -85,6 +89,15 @@ TEST_P(AttentionError, StaysBelowTheBound) {
     }
   }
   RecordProperty("worst_relative_error", std::to_string(worst));
+}
+
+// What an 8-bit query would cost, and that the test above can fail.
+TEST_P(AttentionError, EightBitQueriesMissTheBound) {
+  if (kernels().k_scores == available().back()->k_scores) GTEST_SKIP() << "generic reads no codes";
+  for (const KCodec codec : {KCodec::kInt8, KCodec::kTq4, KCodec::kTq3}) {
+    EXPECT_GT(relative_error(kernels(), codec, VCodec::kTq3, 256, 4, 8.0f, kQueryCodeMax / 127), 1e-2);
+    EXPECT_GT(relative_error(kernels(), codec, VCodec::kTq3, 64, 3, 1.0f, kQueryCodeMax / 127), 1e-3);
+  }
 }
 
 VARVE_EVERY_TABLE(AttentionError);

@@ -1,6 +1,15 @@
 #pragma once
 // The CPU kernel table: raw pointers in, raw pointers out, no pages, no models. One table per instruction set; the
 // best one that the machine has is chosen once, and any can be forced (`--kernel`).
+//
+// Encoders, decoders and the rotation of every table equal the scalar references of src/format bit for bit (NaN
+// payloads apart), so a page does not depend on the machine that sealed it. Scores and weighted sums of the integer
+// codecs use 15-bit queries and probabilities and exact integer sums: a whole attention output is within 1e-3 of double
+// arithmetic over the decoded rows (docs/adr/0006).
+//
+// head_dim is one of format::kHeadDims. Tiles are aligned to 2 bytes at least, a cache line is best. NaN and infinity
+// follow IEEE arithmetic: a lost key loses its scores, a lost value row with any weight, zero included (0 * NaN), loses
+// the sum, a lost query loses its head. No kernel writes outside its output.
 
 #include <array>
 #include <cstddef>
@@ -37,7 +46,8 @@ struct QueryGroup {
 struct Kernels {
   const char* name;  ///< "generic", "avx2", "avx512" ...
 
-  /// scores[g * 64 + t] = dot(q_g, k_t) over one tile, t in [0, 64), norms applied, centre NOT added.
+  /// scores[g * 64 + t] = dot(q_g, k_t) over one tile, t in [0, 64), norms applied, centre NOT added. Integer codecs
+  /// read q.codes and q.step, f16 and fp8 read q.rows.
   using KScores = void (*)(const uint8_t* tile, const QueryGroup& q, float* scores);
   /// acc[g * head_dim + d] += sum_t p[g * 64 + t] * v[t][d] over one tile. p: [group][64] fp32, zero where masked.
   using VAccumulate = void (*)(const uint8_t* tile, int head_dim, int group, const float* p, float* acc);
@@ -52,24 +62,30 @@ struct Kernels {
   std::array<Encode, kKCodecs> k_encode;
   std::array<Encode, kVCodecs> v_encode;
 
-  /// codes, step of a QueryGroup from its rows.
+  /// codes, step of a QueryGroup from its rows. step is absmax / kQueryCodeMax; NaN, with the codes 0, for a row that
+  /// holds NaN or infinity; 0 where it would not be a normal number.
   void (*quantize_query)(const float* rows, int group, int head_dim, int16_t* codes, float* step);
   /// y = H.S.x on n rows in place (format::Rotation::forward / inverse).
   void (*rotate)(float* rows, int n, int head_dim, const float* signs);
   void (*unrotate)(float* rows, int n, int head_dim, const float* signs);
-  /// Scores of `n` f16 rows in the plain frame: scores[g * stride + t] for t in [0, n). k: [n][head_dim] f16.
+  /// Scores of `n` f16 rows in the plain frame: scores[g * stride + t] for t in [0, n). k: [n][head_dim] f16, read once
+  /// for all heads.
   void (*f16_scores)(const uint16_t* k, int n, const QueryGroup& q, int stride, float* scores);
+  /// acc[g * head_dim + d] += sum_t p[g * stride + t] * v[t][d], t in [0, n). v: [n][head_dim] f16.
   void (*f16_accumulate)(const uint16_t* v, int n, int head_dim, int group, int stride, const float* p, float* acc);
-  /// scores[t] <- exp(scores[t] - max) for t in [0, n), returns their sum; -inf gives 0. Relative error <= 2e-7... of
-  /// exp.
+  /// scores[t] <- exp(scores[t] - max) for t in [0, n), returns their sum; -inf gives 0, NaN stays. The relative error
+  /// of each is at most 2e-7 for differences in [-87.3, 88]; below them 0, above them infinity may stand for the value.
   float (*exp_sum)(float* scores, int n, float max);
+  /// The largest of x[n]; NaN is passed over, -infinity when nothing is left.
   float (*max)(const float* x, int n);
   /// scores[t] += sum_p a[p] cos(t theta_p) + b[p] sin(t theta_p), t in [0, 64). cos, sin: [64][pairs] (RotaryTable).
   void (*add_centre_curve)(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
                            float* scores);
-  /// c[m][n] (+)= a[m][k] . b[k][n], fp32 row-major with leading dimensions; accumulate says whether c is added to.
+  /// c[m][n] (+)= a[m][k] . b[k][n], fp32 row-major with leading dimensions; accumulate says whether c is added to. Any
+  /// m, n, k; fastest where n is a multiple of 16.
   void (*gemm)(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
                bool accumulate);
+  /// Round to nearest even, as base/half.h.
   void (*f32_to_f16)(const float* src, uint16_t* dst, size_t n);
   void (*f16_to_f32)(const uint16_t* src, float* dst, size_t n);
 };
