@@ -4,6 +4,7 @@
 #include <json-schema-to-grammar.h>
 
 #include "model/ggml_guard.h"
+#include "model/text.h"
 
 namespace varve::model {
 namespace {
@@ -63,9 +64,15 @@ GrammarSpec to_grammar(const common_chat_params& params) {
   g.prefill = params.generation_prompt;
   for (const common_grammar_trigger& t : params.grammar_triggers) {
     switch (t.type) {
-      case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN: g.trigger_tokens.push_back(t.token); break;
-      case COMMON_GRAMMAR_TRIGGER_TYPE_WORD: g.trigger_patterns.push_back(escaped(t.value)); break;
-      case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN: g.trigger_patterns.push_back(t.value); break;
+      case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN:
+        g.trigger_tokens.push_back(t.token);
+        break;
+      case COMMON_GRAMMAR_TRIGGER_TYPE_WORD:
+        g.trigger_patterns.push_back(escaped(t.value));
+        break;
+      case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN:
+        g.trigger_patterns.push_back(t.value);
+        break;
       case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL: {
         std::string whole = t.value;
         if (whole.empty() || whole.front() != '^') whole.insert(whole.begin(), '^');
@@ -157,6 +164,10 @@ Result<ChatMessage> ChatTemplate::parse(const ChatPrompt& prompt, const std::str
 
 std::string ChatTemplate::source() const { return common_chat_templates_source(impl_->templates.get()); }
 bool ChatTemplate::is_explicit() const { return common_chat_templates_was_explicit(impl_->templates.get()); }
+
+Result<std::vector<int32_t>> chat_tokens(const Model& model, const ChatPrompt& prompt) {
+  return tokenize(model, prompt.text, /*add_special=*/true, /*parse_special=*/true);
+}
 
 Result<std::string> grammar_from_json_schema(const std::string& schema) {
   std::string grammar;

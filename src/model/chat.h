@@ -33,8 +33,8 @@ struct ChatOptions {
   std::vector<Tool> tools = {};
   std::string tool_choice = "auto";  ///< auto, required, none
   bool parallel_tool_calls = false;
-  std::string json_schema = {};      ///< constrain the reply to this schema; not together with tools
-  std::string grammar = {};          ///< or to this GBNF
+  std::string json_schema = {};                       ///< constrain the reply to this schema; not together with tools
+  std::string grammar = {};                           ///< or to this GBNF
   std::map<std::string, std::string> variables = {};  ///< extra variables of the template; values are JSON text
   /// Seconds since the epoch, for templates that print the date.
   int64_t now_seconds = 0;
@@ -42,7 +42,8 @@ struct ChatOptions {
 
 /// What a template makes of a conversation: the prompt, and how the reply must be sampled and read.
 struct ChatPrompt {
-  std::string text;  ///< tokenize with parse_special; the template has already written BOS where it wants it
+  /// Without the BOS that the tokenizer adds itself; chat_tokens() makes tokens of it.
+  std::string text;
   GrammarSpec grammar;
   std::vector<std::string> stops;  ///< strings that end the reply, besides end-of-generation tokens
   /// Opaque to callers; ChatTemplate::parse needs them.
@@ -72,6 +73,9 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
   ChatTemplate();
 };
+
+/// Tokens of a prompt: control tokens parsed, BOS added where the model asks for it.
+Result<std::vector<int32_t>> chat_tokens(const Model& model, const ChatPrompt& prompt);
 
 /// GBNF for a JSON schema.
 Result<std::string> grammar_from_json_schema(const std::string& schema);

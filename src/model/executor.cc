@@ -11,6 +11,7 @@
 
 #include "model/arch/architecture.h"
 #include "model/arch/blocks.h"
+#include "model/barrier_annotation.h"
 #include "model/ggml_guard.h"
 #include "model/hparams.h"
 #include "model/weights.h"
@@ -129,7 +130,9 @@ void Executor::Impl::build_parallel() {
   ggml_tensor* node = ggml_custom_4d(
       parallel_context.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0,
       [](ggml_tensor*, int thread, int threads, void* self) {
+        ordered_after(self);
         (*static_cast<Impl*>(self)->parallel_fn)(thread, threads);
+        ordered_before(self);
       },
       GGML_N_TASKS_MAX, this);
   node->data = parallel_result.data();
@@ -225,7 +228,9 @@ Status Executor::run(const StepInput& input, attention::LayerAttention& attentio
     std::memcpy(g->wanted_rows->data, input.output_rows.data(), input.output_rows.size_bytes());
   }
   impl.attention = &attention;
+  ordered_before(&attention);
   const ggml_status status = ggml_backend_graph_compute(impl.backend.get(), g->graph);
+  ordered_after(&attention);
   impl.attention = nullptr;
   if (status == GGML_STATUS_ALLOC_FAILED) {
     return resource_exhausted("no work memory for a step of " + rows_and_outputs(g->rows, g->outputs));
@@ -237,7 +242,9 @@ Status Executor::run(const StepInput& input, attention::LayerAttention& attentio
 
 void Executor::parallel(const std::function<void(int, int)>& fn) {
   impl_->parallel_fn = &fn;
+  ordered_before(impl_.get());
   ggml_backend_graph_compute(impl_->backend.get(), impl_->parallel_graph);
+  ordered_after(impl_.get());
   impl_->parallel_fn = nullptr;
 }
 

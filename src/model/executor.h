@@ -18,6 +18,7 @@ struct StepInput {
   std::span<const int32_t> output_rows;  ///< rows whose logits are wanted, ascending; may be empty
 };
 
+/// Not thread-safe: one run() or parallel() at a time.
 class Executor {
  public:
   struct Options {
@@ -27,10 +28,12 @@ class Executor {
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<Model> model, const Options& options);
   ~Executor();
 
-  /// logits: [output_rows][vocabulary] fp32. Graphs are cached by (rows, outputs) so that decode rebuilds nothing.
+  /// logits: [output_rows][vocabulary] fp32. Graphs are cached by (rows, outputs) so that decode rebuilds nothing; they
+  /// share one activation buffer, which grows when a step needs more. Errors: kInvalidArgument names what is wrong with
+  /// the input, kResourceExhausted when there is no memory for the activations; the attention was not called then.
   Status run(const StepInput& input, attention::LayerAttention& attention, std::span<float> logits);
 
-  /// Runs fn(thread, threads) on every thread of the pool and waits.
+  /// Runs fn(thread, threads) on every thread of the pool and waits. fn must not throw.
   void parallel(const std::function<void(int, int)>& fn);
 
   int threads() const;

@@ -67,7 +67,9 @@ Status detail::guarded(const std::string& what, Status (*call)(void*), void* fn)
     std::string* outer;
     ~Restore() { collector = outer; }
   } restore{outer};
-  const auto with_log = [&](const std::string& reason) { return what + ": " + (log.empty() ? reason : reason + "; " + log); };
+  const auto with_log = [&](const std::string& reason) {
+    return what + ": " + (log.empty() ? reason : reason + "; " + log);
+  };
   try {
     return call(fn);
   } catch (const AssertionFailure& e) {

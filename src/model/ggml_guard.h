@@ -18,7 +18,8 @@ Status guarded(const std::string& what, Status (*call)(void*), void* fn);
 }
 
 /// Runs fn() -> Status. An assertion of ggml that fails in this thread, and any exception, become a Status that starts
-/// with `what` and carries the errors logged meanwhile. ggml's worker threads are not covered. Allocates nothing itself.
+/// with `what` and carries the errors logged meanwhile. ggml's worker threads are not covered. Allocates nothing
+/// itself.
 template <typename Fn>
 Status guarded(const std::string& what, Fn&& fn) {
   using Callable = std::remove_reference_t<Fn>;

@@ -19,8 +19,10 @@ int nesting(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (closes != 0) {
-      if (c == '\\' && closes != '\n') ++i;
-      else if (c == closes) closes = 0;
+      if (c == '\\' && closes != '\n')
+        ++i;
+      else if (c == closes)
+        closes = 0;
     } else if (c == '"') {
       closes = '"';
     } else if (c == '[') {

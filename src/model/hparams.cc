@@ -110,7 +110,8 @@ RopeParams read_rope(Reader& r, const HParams& h, bool neox) {
   RopeParams rope;
   rope.neox = neox;
   rope.n_rot = r.integer("rope.dimension_count", 2, 65536, false, h.head_dim);
-  rope.original_context = r.integer("rope.scaling.original_context_length", 1, int64_t{1} << 30, false, h.context_train);
+  rope.original_context =
+      r.integer("rope.scaling.original_context_length", 1, int64_t{1} << 30, false, h.context_train);
   rope.base = r.real("rope.freq_base", 1.0, 1e12, false, 10000.0f);
   // The older key is read only when the newer one is missing.
   const char* factor_key = r.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
@@ -156,8 +157,8 @@ void read_window(Reader& r, HParams& h) {
   }
   const void* data = gguf_get_arr_data(r.file().context(), r.file().find(key));
   for (size_t i = 0; i < n; ++i) {
-    h.sliding[i] = type == GGUF_TYPE_BOOL ? static_cast<const int8_t*>(data)[i] != 0
-                                          : static_cast<const uint32_t*>(data)[i] != 0;
+    h.sliding[i] =
+        type == GGUF_TYPE_BOOL ? static_cast<const int8_t*>(data)[i] != 0 : static_cast<const uint32_t*>(data)[i] != 0;
   }
 }
 

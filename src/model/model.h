@@ -26,22 +26,22 @@ struct LayerInfo {
   int head_dim = 0;
   float scale = 0;
   float softcap = 0;
-  int window = 0;                ///< 0: full attention
-  std::vector<float> theta;      ///< effective RoPE frequencies, radians per token, [n_rot / 2]
-  bool neox = false;             ///< pair layout of RoPE
-  float k_bias_norm = 0;         ///< L2 norm of the k projection's bias over all KV heads; 0: no bias
+  int window = 0;            ///< 0: full attention
+  std::vector<float> theta;  ///< effective RoPE frequencies, radians per token, [n_rot / 2]
+  bool neox = false;         ///< pair layout of RoPE
+  float k_bias_norm = 0;     ///< L2 norm of the k projection's bias over all KV heads; 0: no bias
 };
 
 struct ModelInfo {
-  std::string path, architecture, name, digest;  ///< digest: SHA-256 over metadata and tensor table, hex
+  std::string path, architecture, name, digest;  ///< digest: see digest.h, hex
   int layers = 0, embedding = 0, vocabulary = 0, context_train = 0;
   uint64_t file_bytes = 0, parameters = 0;
-  std::vector<LayerInfo> kv_layers;
+  std::vector<LayerInfo> kv_layers;  ///< empty when loaded with vocab_only
 };
 
 struct LoadOptions {
   std::function<bool(float)> progress = nullptr;  ///< 0..1; false cancels
-  bool repack = true;                   ///< use ggml's repacked CPU buffers where it would
+  bool repack = true;                             ///< use ggml's repacked CPU buffers where it would
   bool vocab_only = false;
 };
 

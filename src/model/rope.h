@@ -6,13 +6,13 @@
 namespace varve::model {
 
 struct RopeParams {
-  int n_rot = 0;          ///< dims that turn, even
-  bool neox = false;      ///< pairs (i, i + n_rot/2) instead of (2i, 2i+1)
+  int n_rot = 0;      ///< dims that turn, even
+  bool neox = false;  ///< pairs (i, i + n_rot/2) instead of (2i, 2i+1)
   int original_context = 0;
   float base = 10000.0f;
-  float frequency_scale = 1.0f;  ///< 1 / linear or YaRN factor
-  float ext_factor = 0.0f;       ///< YaRN: 1, else 0
-  float attention_factor = 1.0f; ///< magnitude handed to ggml, which multiplies YaRN's own on top
+  float frequency_scale = 1.0f;   ///< 1 / linear or YaRN factor
+  float ext_factor = 0.0f;        ///< YaRN: 1, else 0
+  float attention_factor = 1.0f;  ///< magnitude handed to ggml, which multiplies YaRN's own on top
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
 };

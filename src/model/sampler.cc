@@ -2,6 +2,7 @@
 
 #include <llama.h>
 
+#include <cctype>
 #include <cmath>
 
 #include "model/ggml_guard.h"
@@ -98,7 +99,14 @@ Result<SamplerHandle> make_grammar(const Model& model, const GrammarSpec& spec) 
   if (!spec.lazy && !spec.prefill.empty()) {
     Result<std::vector<int32_t>> tokens = tokenize(model, spec.prefill, /*add_special=*/false, /*parse_special=*/true);
     if (!tokens.ok()) return tokens.status();
-    for (const int32_t token : *tokens) llama_sampler_accept(grammar.get(), token);
+    // Some tokenizers put a space before the first control token that is not in the text.
+    const bool spaced = std::isspace(static_cast<unsigned char>(spec.prefill[0])) != 0;
+    for (size_t i = 0; i < tokens->size(); ++i) {
+      Result<std::string> text = piece(model, (*tokens)[i], /*special=*/true);
+      if (!text.ok()) return text.status();
+      if (i == 0 && !spaced && !text->empty() && std::isspace(static_cast<unsigned char>((*text)[0]))) continue;
+      llama_sampler_accept(grammar.get(), (*tokens)[i]);
+    }
   }
   return grammar;
 }

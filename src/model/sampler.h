@@ -14,13 +14,13 @@
 namespace varve::model {
 
 struct SamplerOptions {
-  float temperature = 0;  ///< 0: greedy; the lowest id wins ties
-  int top_k = 0;          ///< 0: off
-  float top_p = 1;        ///< 1: off
-  float min_p = 0;        ///< 0: off
+  float temperature = 0;    ///< 0: greedy; the lowest id wins ties
+  int top_k = 0;            ///< 0: off
+  float top_p = 1;          ///< 1: off
+  float min_p = 0;          ///< 0: off
   int penalty_tokens = 64;  ///< how many accepted tokens the penalties look at; 0: none
   float repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
-  uint32_t seed = 0;      ///< 0xffffffff is libllama's word for a random one and is refused
+  uint32_t seed = 0;  ///< 0xffffffff is libllama's word for a random one and is refused
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   GrammarSpec grammar = {};
 };

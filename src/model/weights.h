@@ -18,7 +18,7 @@ struct LayerWeights {
   ggml_tensor *q_norm = nullptr, *k_norm = nullptr, *attn_post_norm = nullptr;
   ggml_tensor *ffn_norm = nullptr, *gate = nullptr, *up = nullptr, *down = nullptr;
   ggml_tensor *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr, *ffn_post_norm = nullptr;
-  ggml_tensor* rope_factors = nullptr;  ///< [n_rot / 2] divisors of the frequencies
+  ggml_tensor *rope_factors = nullptr;  ///< [n_rot / 2] divisors of the frequencies
 };
 
 struct Weights {
@@ -29,6 +29,6 @@ struct Weights {
 struct HParams;
 
 /// Collects the tensors and checks that libllama understood the same numbers as read_hparams() did.
-Result<Weights> collect_weights(const llama_model& model, const HParams& hparams);
+Result<Weights> collect_weights(const llama_model &model, const HParams &hparams);
 
 }  // namespace varve::model

@@ -65,11 +65,11 @@ Status load_status(const std::string& path) {
   return model.ok() ? Status() : model.status();
 }
 
-#define EXPECT_REFUSED(path, expected_code, text)                                     \
-  do {                                                                                \
-    const Status s = load_status(path);                                               \
-    EXPECT_EQ(s.code(), StatusCode::expected_code) << s.message();                    \
-    EXPECT_NE(s.message().find(text), std::string::npos) << s.message();              \
+#define EXPECT_REFUSED(path, expected_code, text)                        \
+  do {                                                                   \
+    const Status s = load_status(path);                                  \
+    EXPECT_EQ(s.code(), StatusCode::expected_code) << s.message();       \
+    EXPECT_NE(s.message().find(text), std::string::npos) << s.message(); \
   } while (false)
 
 class BadFile : public ::testing::Test {
@@ -189,9 +189,12 @@ TEST_F(BadFile, HyperParametersOutOfBounds) {
     const char* key;
     float value;
   } reals[] = {
-      {"attention.layer_norm_rms_epsilon", 0.0f}, {"attention.layer_norm_rms_epsilon", NAN},
-      {"rope.freq_base", 0.0f},                   {"rope.freq_base", INFINITY},
-      {"rope.scaling.factor", -1.0f},             {"rope.scaling.attn_factor", 0.0f},
+      {"attention.layer_norm_rms_epsilon", 0.0f},
+      {"attention.layer_norm_rms_epsilon", NAN},
+      {"rope.freq_base", 0.0f},
+      {"rope.freq_base", INFINITY},
+      {"rope.scaling.factor", -1.0f},
+      {"rope.scaling.attn_factor", 0.0f},
   };
   for (const auto& c : reals) {
     write(with_f32(c.key, c.value));
@@ -327,8 +330,7 @@ TEST_F(BadFile, Tokenizer) {
          [](C c) { gguf_remove_key(c, "tokenizer.ggml.model"); });
   expect(StatusCode::kUnsupported, "'bert'", [](C c) { gguf_set_val_str(c, "tokenizer.ggml.model", "bert"); });
   expect(StatusCode::kCorrupt, "tokenizer.ggml.tokens", [](C c) { gguf_remove_key(c, "tokenizer.ggml.tokens"); });
-  expect(StatusCode::kCorrupt, "tokenizer.ggml.tokens",
-         [](C c) { gguf_set_val_u32(c, "tokenizer.ggml.tokens", 300); });
+  expect(StatusCode::kCorrupt, "tokenizer.ggml.tokens", [](C c) { gguf_set_val_u32(c, "tokenizer.ggml.tokens", 300); });
   expect(StatusCode::kCorrupt, "has 3 entries",
          [&](C c) { gguf_set_arr_data(c, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, 3); });
   expect(StatusCode::kCorrupt, "array of f32",
@@ -338,11 +340,11 @@ TEST_F(BadFile, Tokenizer) {
     gguf_remove_key(c, "tokenizer.ggml.scores");
     gguf_remove_key(c, "tokenizer.ggml.token_type");
   });
-  expect(StatusCode::kCorrupt, "tokenizer.ggml.merges",
-         [](C c) { gguf_remove_key(c, "tokenizer.ggml.merges"); }, "gpt2");
+  expect(
+      StatusCode::kCorrupt, "tokenizer.ggml.merges", [](C c) { gguf_remove_key(c, "tokenizer.ggml.merges"); }, "gpt2");
   // Found by libllama, reported by us.
-  expect(StatusCode::kCorrupt, "pre-tokenizer", [](C c) { gguf_set_val_str(c, "tokenizer.ggml.pre", "mystery"); },
-         "gpt2");
+  expect(
+      StatusCode::kCorrupt, "pre-tokenizer", [](C c) { gguf_set_val_str(c, "tokenizer.ggml.pre", "mystery"); }, "gpt2");
   expect(StatusCode::kCorrupt, "libllama refuses",
          [](C c) { gguf_set_val_str(c, "tokenizer.ggml.bos_token_id", "one"); });
 }
@@ -361,14 +363,10 @@ TEST_F(BadFile, CountsAndSizesThatClaimTooMuch) {
     const char* what;
     size_t offset;
   } places[] = {
-      {"tensor count", 8},
-      {"metadata count", 16},
-      {"key length", name},
-      {"value length", name + 8 + 12 + 4},
-      {"token count", tokens},
-      {"tensor columns", tensor + 4},
-      {"tensor rows", tensor + 12},
-      {"tensor offset", tensor + 24},
+      {"tensor count", 8},          {"metadata count", 16},
+      {"key length", name},         {"value length", name + 8 + 12 + 4},
+      {"token count", tokens},      {"tensor columns", tensor + 4},
+      {"tensor rows", tensor + 12}, {"tensor offset", tensor + 24},
   };
   for (const auto& place : places) {
     for (const uint64_t value : {uint64_t{1} << 20, uint64_t{1} << 31, uint64_t{1} << 40, uint64_t{1} << 62,
@@ -440,8 +438,8 @@ TEST_F(BadFile, FlippedBitsOfARealModel) {
   std::filesystem::copy_file(real, path_);
   auto file = GgufFile::open(path_);
   ASSERT_TRUE(file.ok());
-  flip_bits(path_, file->data_offset() / 24, 11, 24);                 // anywhere: mostly the vocabulary
-  flip_bits(path_, 40, 12, 24);                                       // the scalars at the start
+  flip_bits(path_, file->data_offset() / 24, 11, 24);  // anywhere: mostly the vocabulary
+  flip_bits(path_, 40, 12, 24);                        // the scalars at the start
 }
 
 TEST_F(BadFile, Cancelled) {

@@ -61,8 +61,8 @@ void check_prompt(const std::shared_ptr<Model>& model, const char* key, const Pr
   tokens->resize(kPromptTokens);
 
   const auto oracle = [&](int micro_batch, bool flash) {
-    return Oracle::create(
-        *model, {.context = 1024, .micro_batch = micro_batch, .threads = kThreads, .flash_attention = flash});
+    return Oracle::create(*model,
+                          {.context = 1024, .micro_batch = micro_batch, .threads = kThreads, .flash_attention = flash});
   };
   auto plain = oracle(512, false), flash = oracle(512, true), small = oracle(64, false);
   ASSERT_TRUE(plain.ok() && flash.ok() && small.ok());

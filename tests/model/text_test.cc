@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "model/chat.h"
+#include "model/sampler.h"
 #include "support/models.h"
 #include "support/temp_dir.h"
 #include "support/texts.h"
@@ -47,7 +48,8 @@ TEST(Text, PiecesAndDetokenizedTextAreTheInput) {
 TEST(Text, BytesThatAreNoUtf8) {
   VARVE_MODEL_OR_SKIP(path, "smollm2-135m");
   auto model = vocabulary_of(path);
-  for (const std::string& text : {std::string("\xff\xfe\x80"), std::string("ok \xe6\x97"), std::string("\xf0\x9f\x8c")}) {
+  for (const std::string& text :
+       {std::string("\xff\xfe\x80"), std::string("ok \xe6\x97"), std::string("\xf0\x9f\x8c")}) {
     auto tokens = tokenize(*model, text, true, true);
     if (tokens.ok()) {
       EXPECT_TRUE(detokenize(*model, *tokens, true).ok());
@@ -58,7 +60,8 @@ TEST(Text, BytesThatAreNoUtf8) {
 TEST(Text, ControlTokens) {
   VARVE_MODEL_OR_SKIP(path, "smollm2-135m");
   auto model = vocabulary_of(path);
-  auto parsed = tokenize(*model, "<|im_start|>user", false, true), plain = tokenize(*model, "<|im_start|>user", false, false);
+  auto parsed = tokenize(*model, "<|im_start|>user", false, true),
+       plain = tokenize(*model, "<|im_start|>user", false, false);
   ASSERT_TRUE(parsed.ok() && plain.ok());
   EXPECT_LT(parsed->size(), plain->size());
   EXPECT_EQ(*piece(*model, (*parsed)[0], true), "<|im_start|>");
@@ -109,8 +112,9 @@ TEST_F(Chat, FallsBackToChatMl) {
   EXPECT_FALSE((*chat)->is_explicit());
   auto prompt = (*chat)->apply(messages_, {});
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();
-  EXPECT_EQ(prompt->text, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <b>\"you\"</b>!<|im_end|>\n"
-                          "<|im_start|>assistant\n");
+  EXPECT_EQ(prompt->text,
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <b>\"you\"</b>!<|im_end|>\n"
+            "<|im_start|>assistant\n");
   EXPECT_TRUE(prompt->grammar.text.empty());
   auto closed = (*chat)->apply(messages_, {.add_generation_prompt = false});
   ASSERT_TRUE(closed.ok());
@@ -129,9 +133,26 @@ TEST_F(Chat, UsesTheModelsOwnTemplate) {
   EXPECT_TRUE(prompt->text.ends_with("<|im_start|>assistant\n")) << prompt->text;
 }
 
+/// The template writes BOS, the tokenizer adds it: the model must see one.
+TEST_F(Chat, OneBeginningOfSequence) {
+  auto model = tiny({});  // its SPM tokenizer adds BOS
+  const int32_t bos = llama_vocab_bos(model->vocab());
+  for (const char* source : {"{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}",
+                             "{% for m in messages %}{{ m.content }}{% endfor %}"}) {
+    auto chat = ChatTemplate::create(*model, source);
+    ASSERT_TRUE(chat.ok()) << chat.status().message();
+    auto prompt = (*chat)->apply({{.role = "user", .content = "the sea"}}, {});
+    ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+    auto tokens = chat_tokens(*model, *prompt);
+    ASSERT_TRUE(tokens.ok()) << tokens.status().message();
+    EXPECT_EQ(std::count(tokens->begin(), tokens->end(), bos), 1) << source;
+    EXPECT_EQ(tokens->front(), bos) << source;
+  }
+}
+
 TEST_F(Chat, OverrideAndVariables) {
-  auto chat = ChatTemplate::create(
-      *model_, "{{ motto }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}");
+  auto chat =
+      ChatTemplate::create(*model_, "{{ motto }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}");
   ASSERT_TRUE(chat.ok()) << chat.status().message();
   EXPECT_TRUE((*chat)->is_explicit());
   auto prompt = (*chat)->apply(messages_, {.variables = {{"motto", "\"On we go. \""}}});
@@ -195,6 +216,26 @@ TEST_F(Chat, ToolCallsRoundTrip) {
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   EXPECT_EQ(plain->content, "I do not know.");
   EXPECT_TRUE(plain->tool_calls.empty());
+}
+
+TEST_F(Chat, SchemaConstrainsTheReplyNotThePrompt) {
+  VARVE_MODEL_OR_SKIP(path, "smollm2-135m");
+  auto model = vocabulary_of(path);
+  auto chat = ChatTemplate::create(*model, "");
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  auto prompt = (*chat)->apply({{.role = "user", .content = "A number, please."}},
+                               {.json_schema = R"({"type":"object","properties":{"n":{"type":"integer"}}})"});
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  ASSERT_FALSE(prompt->grammar.text.empty());
+  auto sampler = Sampler::create(model, {.grammar = prompt->grammar});
+  ASSERT_TRUE(sampler.ok()) << sampler.status().message();
+  std::vector<float> logits(static_cast<size_t>(model->info().vocabulary), -20.0f);
+  const int32_t brace = (*tokenize(*model, "{", false, false))[0], letter = (*tokenize(*model, "z", false, false))[0];
+  logits[static_cast<size_t>(letter)] = 9;
+  logits[static_cast<size_t>(brace)] = 5;
+  auto token = (*sampler)->sample(logits);
+  ASSERT_TRUE(token.ok()) << token.status().message();
+  EXPECT_EQ(*token, brace);
 }
 
 TEST(JsonSchema, BecomesAGrammar) {

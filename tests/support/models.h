@@ -15,8 +15,8 @@ bool models_required();
 }  // namespace varve::testing
 
 /// Declares `name` as the path of a model, or skips (fails when models are required).
-#define VARVE_MODEL_OR_SKIP(name, key)                                                                       \
-  const auto name##_found = ::varve::testing::find_model(key);                                               \
-  if (!name##_found && ::varve::testing::models_required()) FAIL() << "model " << (key) << " is not there";  \
+#define VARVE_MODEL_OR_SKIP(name, key)                                                                        \
+  const auto name##_found = ::varve::testing::find_model(key);                                                \
+  if (!name##_found && ::varve::testing::models_required()) FAIL() << "model " << (key) << " is not there";   \
   if (!name##_found) GTEST_SKIP() << "model " << (key) << " is not in ~/.cache/varve/models; fetch it first"; \
   const std::string name = *name##_found

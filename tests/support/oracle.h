@@ -16,8 +16,8 @@ namespace varve::testing {
 class Oracle {
  public:
   struct Options {
-    int context = 2048;       ///< tokens
-    int micro_batch = 512;    ///< rows of one graph
+    int context = 2048;     ///< tokens
+    int micro_batch = 512;  ///< rows of one graph
     int threads = 2;
     bool flash_attention = false;
   };

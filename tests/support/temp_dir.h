@@ -1,11 +1,11 @@
 #pragma once
 // A directory that goes away with the test.
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <system_error>
-
-#include <unistd.h>
 
 namespace varve::testing {
 

@@ -89,7 +89,8 @@ enum class Bread { kRye, kWheat, kSourdough, kBrioche };
     const std::string name = names[i];
     text += "int64_t bake_seconds_" + name + "(int loaves) {\n";
     text += "  // A full oven holds " + std::to_string(loaves[i]) + " loaves; more go in a second batch.\n";
-    text += "  const int batches = (loaves + " + std::to_string(loaves[i] - 1) + ") / " + std::to_string(loaves[i]) + ";\n";
+    text +=
+        "  const int batches = (loaves + " + std::to_string(loaves[i] - 1) + ") / " + std::to_string(loaves[i]) + ";\n";
     text += "  return int64_t{60} * " + std::to_string(minutes[i]) + " * std::max(batches, 1);\n}\n\n";
   }
   text += R"(struct Order {

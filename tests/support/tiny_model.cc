@@ -188,8 +188,7 @@ Status write_tiny_model(const std::string& path, const TinySpec& spec) {
   std::mt19937 random(spec.seed);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const TinyTensor& t = wanted[i];
-    ggml_tensor* tensor =
-        ggml_new_tensor(memory.get(), t.type, static_cast<int>(t.shape.size()), t.shape.data());
+    ggml_tensor* tensor = ggml_new_tensor(memory.get(), t.type, static_cast<int>(t.shape.size()), t.shape.data());
     ggml_set_name(tensor, t.name.c_str());
     fill(tensor, random);
     gguf_add_tensor(files[i * files.size() / wanted.size()].get(), tensor);

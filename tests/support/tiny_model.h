@@ -24,11 +24,11 @@ struct TinySpec {
   std::string tokenizer = "llama";     ///< llama: SPM with byte fallback; gpt2: byte-level BPE
   int layers = 2, heads = 4, kv_heads = 2, head_dim = 64, embedding = 256, feed_forward = 256;
   ggml_type matrix_type = GGML_TYPE_F16;
-  bool tied = false;         ///< no output.weight
+  bool tied = false;  ///< no output.weight
   bool qkv_bias = false;
-  bool rope_freqs = false;   ///< llama only
+  bool rope_freqs = false;  ///< llama only
   uint32_t seed = 1;
-  int files = 1;             ///< more: a split model; the path must end in -00001-of-0000N.gguf
+  int files = 1;  ///< more: a split model; the path must end in -00001-of-0000N.gguf
   /// Changes metadata after the defaults are set (of the first file).
   std::function<void(gguf_context*)> edit_metadata = nullptr;
   /// Changes a tensor before it is made; false leaves it out.

@@ -1,44 +1,37 @@
 #include "model/arch/blocks.h"
 
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
+#include "model/barrier_annotation.h"
 
 namespace varve::model {
 namespace {
 
-/// ggml's barrier orders the nodes of a graph, but ggml is not built with the thread sanitizer, which must be told.
-class BarrierAnnotation {
- public:
-#if defined(__SANITIZE_THREAD__)
-  explicit BarrierAnnotation(void* node) : node_(node) { __tsan_acquire(node_); }
-  ~BarrierAnnotation() { __tsan_release(node_); }
-
- private:
-  void* node_;
-#else
-  explicit BarrierAnnotation(void*) {}
-#endif
-};
-
 const float* floats(const ggml_tensor* t) { return static_cast<const float*>(t->data); }
 
-void run_append(ggml_tensor* dst, int thread, int threads, void* user) {
+/// Runs one of the three attention nodes on this thread.
+template <typename Fn>
+void run_node(void* user, Fn fn) {
   const auto* node = static_cast<const AttentionNode*>(user);
-  const BarrierAnnotation ordered(*node->attention);
-  (*node->attention)->append(node->layer, floats(dst->src[0]), floats(dst->src[1]), thread, threads);
+  ordered_after(*node->attention);
+  fn(**node->attention, node->layer);
+  ordered_before(*node->attention);
+}
+
+void run_append(ggml_tensor* dst, int thread, int threads, void* user) {
+  run_node(user, [&](attention::LayerAttention& attention, int layer) {
+    attention.append(layer, floats(dst->src[0]), floats(dst->src[1]), thread, threads);
+  });
 }
 
 void run_partial(ggml_tensor* dst, int thread, int threads, void* user) {
-  const auto* node = static_cast<const AttentionNode*>(user);
-  const BarrierAnnotation ordered(*node->attention);
-  (*node->attention)->partial(node->layer, floats(dst->src[0]), thread, threads);
+  run_node(user, [&](attention::LayerAttention& attention, int layer) {
+    attention.partial(layer, floats(dst->src[0]), thread, threads);
+  });
 }
 
 void run_merge(ggml_tensor* dst, int thread, int threads, void* user) {
-  const auto* node = static_cast<const AttentionNode*>(user);
-  const BarrierAnnotation ordered(*node->attention);
-  (*node->attention)->merge(node->layer, static_cast<float*>(dst->data), thread, threads);
+  run_node(user, [&](attention::LayerAttention& attention, int layer) {
+    attention.merge(layer, static_cast<float*>(dst->data), thread, threads);
+  });
 }
 
 }  // namespace

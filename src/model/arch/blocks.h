@@ -51,10 +51,10 @@ class GraphBuilder {
   /// Ends a graph without outputs.
   void finish_without_outputs(ggml_tensor* last);
 
-  ggml_tensor* tokens = nullptr;        ///< i32 [rows]
-  ggml_tensor* positions = nullptr;     ///< i32 [rows]
-  ggml_tensor* wanted_rows = nullptr;   ///< i32 [outputs]; null when there are none
-  ggml_tensor* logits = nullptr;        ///< [vocabulary, outputs]; null when there are none
+  ggml_tensor* tokens = nullptr;       ///< i32 [rows]
+  ggml_tensor* positions = nullptr;    ///< i32 [rows]
+  ggml_tensor* wanted_rows = nullptr;  ///< i32 [outputs]; null when there are none
+  ggml_tensor* logits = nullptr;       ///< [vocabulary, outputs]; null when there are none
 
  private:
   ggml_tensor* rope(int l, ggml_tensor* x);
