@@ -68,7 +68,7 @@ Result<std::vector<int32_t>> Conversation::render(const std::vector<model::ChatM
   auto applied = template_->apply(messages, options);
   if (!applied.ok()) return applied.status();
   prompt = std::move(*applied);
-  return model::tokenize(*engine_.model(), prompt.text, false, true);
+  return model::chat_tokens(*engine_.model(), prompt);
 }
 
 model::ChatMessage Conversation::read_reply(const model::ChatPrompt& prompt,

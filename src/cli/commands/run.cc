@@ -59,7 +59,7 @@ class PromptBuilder {
     chat.now_seconds = std::time(nullptr);  // some templates print the date
     const auto prompt = template_->apply(messages, chat);
     if (!prompt.ok()) return prompt.status();
-    return model::tokenize(model_, prompt->text, false, true);
+    return model::chat_tokens(model_, *prompt);
   }
 
  private:
