@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 
 varve=build/release/bin/varve
 model=${1:-qwen2.5-coder-0.5b}
-question="What is the name of the six-year-old first-grader from Altadena?"
-expected="Solomon Waters"
+question="What were the two positions of the switch labeled?"
+expected="more magic"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,8 +19,8 @@ echo "== fetching $model and the Jargon File"
 path=$("$varve" pull "$model" | tail -1)
 text=$("$varve" pull jargon | tail -1)
 
-# The stories of appendix A. The first-grader is in a note to the first one, so that the answer is among the oldest
-# tokens that the model has read. The line numbers are safe: the file is checked by SHA-256.
+# The stories of appendix A, from "TV Typewriters" to "The Story of Mel". The answer is in the second of five, "A Story
+# About Magic": most of what the model reads comes after it. The line numbers are safe: the file is checked by SHA-256.
 document="$work/hacker-folklore.txt"
 sed -n '40401,40917p' "$text" >"$document"
 echo "== document: $document, $(wc -c <"$document") bytes"

@@ -36,8 +36,7 @@ struct ChatOptions {
 class Chat {
  public:
   Chat(const ChatOptions& options, Engine& engine, Conversation& conversation)
-      : options_(options),
-        engine_(engine),
+      : engine_(engine),
         conversation_(conversation),
         person_(isatty(STDIN_FILENO) == 1),
         verbose_(options.verbose || stderr_is_terminal()) {}
@@ -68,7 +67,6 @@ class Chat {
   Status help(const std::string&);
   Status exit(const std::string&);
 
-  const ChatOptions& options_;
   Engine& engine_;
   Conversation& conversation_;
   LineInput input_{STDIN_FILENO};
