@@ -19,6 +19,8 @@ using testing::FakeEngine;
 using testing::fingerprint_config;
 using testing::make;
 
+constexpr uint32_t kSeeds = 64 / testing::kSanitizerSlowdown;
+
 /// Recent -> Stale1 -> Stale2 by age, and all the way back up at random-looking ages, so that every pair of tiers
 /// occurs.
 class RestlessPolicy final : public Policy {
@@ -161,30 +163,30 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
 TEST(FakeEngine, HistoryIsIntactWithAgeing) {
   Totals totals;
   const AgePolicy policy(12);
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_NO_FATAL_FAILURE(run(seed, policy, 14, &totals));
   }
   const auto& demoted = totals.stats.transitions[0][static_cast<size_t>(Tier::kStale1)];
-  EXPECT_GT(demoted.published, 500u);
-  EXPECT_GT(demoted.abandoned, 10u);
-  EXPECT_GT(totals.stats.published_pressure, 50u);
-  EXPECT_GT(totals.refusals, 50u);
-  EXPECT_GT(totals.aborts, 100u);
-  EXPECT_GT(totals.forks, 100u);
-  EXPECT_GT(totals.cuts, 100u);
+  EXPECT_GT(demoted.published, 8 * kSeeds);
+  EXPECT_GT(demoted.abandoned, kSeeds / 8);
+  EXPECT_GT(totals.stats.published_pressure, kSeeds);
+  EXPECT_GT(totals.refusals, kSeeds);
+  EXPECT_GT(totals.aborts, kSeeds);
+  EXPECT_GT(totals.forks, kSeeds);
+  EXPECT_GT(totals.cuts, kSeeds);
 }
 
 TEST(FakeEngine, HistoryIsIntactThroughEveryPairOfTiers) {
   Totals totals;
   const RestlessPolicy policy;
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_NO_FATAL_FAILURE(run(seed, policy, 40, &totals));
   }
   for (const auto& [from, to] : {std::pair{Tier::kRecent, Tier::kStale1},
-                                {Tier::kStale1, Tier::kStale2},
-                                {Tier::kStale2, Tier::kAnchor},
-                                {Tier::kAnchor, Tier::kRecent}}) {
-    EXPECT_GT(totals.stats.transitions[static_cast<size_t>(from)][static_cast<size_t>(to)].published, 5u)
+                                 {Tier::kStale1, Tier::kStale2},
+                                 {Tier::kStale2, Tier::kAnchor},
+                                 {Tier::kAnchor, Tier::kRecent}}) {
+    EXPECT_GT(totals.stats.transitions[static_cast<size_t>(from)][static_cast<size_t>(to)].published, kSeeds / 8)
         << tier_name(from) << " to " << tier_name(to);
   }
 }

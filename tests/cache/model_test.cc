@@ -15,11 +15,7 @@
 namespace varve::cache {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSequences = 1500;  // the sanitizers slow each one about tenfold
-#else
-constexpr int kSequences = 12000;
-#endif
+constexpr int kSequences = 12000 / testing::kSanitizerSlowdown;
 
 /// One operation, spelled by one number so that sequences shrink well.
 std::string apply(testing::ReferenceModel& model, uint32_t op) {

@@ -12,6 +12,12 @@
 
 namespace varve::cache::testing {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSanitizerSlowdown = 8;  ///< long random tests are this much shorter under sanitizers
+#else
+inline constexpr int kSanitizerSlowdown = 1;
+#endif
+
 inline constexpr size_t kRecentBytes = 512, kStale1Bytes = 128, kStale2Bytes = 64, kStripBytes = 64;
 
 /// One full-attention class with pages of 4 tokens, two stale tiers and a strip; room for `pages` recent slots.
