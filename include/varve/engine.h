@@ -18,12 +18,22 @@ namespace model {
 class Model;
 }
 
-/// One page's move between tiers, or a refused one.
+using SessionId = uint64_t;
+
+/// One page's birth, move between tiers, refused move, or end.
 struct Transition {
   int64_t step = 0;
+  SessionId session = 0;  ///< on whose behalf
+  uint64_t page = 0;
   int page_start = 0;  ///< position of the page's first token
   int window = 0;      ///< of the page's attention class; 0: full attention
-  std::string from, to, why, outcome;  ///< outcome: "published", "abandoned", "refused"
+  std::string from;    ///< tier; empty: the page sealed or was installed by a prefix hit
+  std::string to;      ///< tier; empty: the session let go of the page
+  std::string why;     ///< "sealed", "hit", "age", "score", "marked", "faded", "pressure", "finished", "truncated", ...
+  /// Where the bytes came from: "append", "reference", "convert", "copy", "restore", "recompute", "lossy"; "release".
+  std::string how;
+  std::string outcome;  ///< "published", "abandoned", "refused"
+  double score = 0;     ///< moving average of the page's share of the attention mass
   size_t from_bytes = 0, to_bytes = 0;
   double microseconds = 0;  ///< from taking the destination to publishing
 };
@@ -34,12 +44,30 @@ struct EngineOptions {
   int context_tokens = 0;      ///< most tokens of one session; 0: what the model was trained on
   int chunk_tokens = 512;      ///< most rows of one step: prefill runs in chunks of this size
   size_t kv_budget_bytes = 0;  ///< of pages and strips; 0: three quarters of the memory that is free now
+  /// Most bytes of pages that stay, inside the budget, when their sessions are gone, for sessions that begin with the
+  /// same tokens (open()); 0: none stay.
+  size_t prefix_cache_bytes = 0;
+  size_t refinement_bytes = 0;  ///< most bytes of scoring.restore "host" or "disk"; 0: as many as the KV budget
+  /// Directory of the file of scoring.restore "disk". The file has no name: it is gone with the engine.
+  std::string refinement_dir = "/tmp";
   std::string kernel;          ///< force a kernel table ("generic", "avx2" ...); empty: the best
   bool poison_freed = false;   ///< tests: overwrite freed pages
   std::function<void(const Transition&)> on_transition;  ///< called between steps
 };
 
-using SessionId = uint64_t;
+struct OpenOptions {
+  /// Sessions of different tenants never share a page.
+  std::string tenant;
+  /// Most tokens the session will have; 0: unknown. When given, the session is admitted only if it fits the budget
+  /// beside what the other open sessions were promised (equation 14), so that none of them is refused later.
+  int expected_tokens = 0;
+};
+
+struct Opened {
+  SessionId session = 0;
+  int cached_tokens = 0;  ///< of the prompt, found in the prefix cache; feed the rest
+  int lost_tokens = 0;    ///< found as well, but unusable: a sliding window needs keys that are gone
+};
 
 enum class Logits {
   kNone,
@@ -61,6 +89,14 @@ class Engine {
   ~Engine();
 
   Result<SessionId> start();
+  /// A session that will read `prompt`: starts with the longest prefix (whole pages, at most all tokens but one) that an
+  /// earlier session of the tenant has left in the prefix cache, in place, in whatever tiers its pages are.
+  /// kContextOverflow when the prompt is longer than the context; kResourceExhausted, with the numbers, when
+  /// expected_tokens do not fit.
+  Result<Opened> open(std::span<const int32_t> prompt, const OpenOptions& options = {});
+  /// Pages that overlap positions [begin, end) are anchors as long as the session lives (system prompt, quoted
+  /// evidence). Without an anchor tier in the profile nothing happens. May lie ahead of what is fed.
+  Status mark(SessionId session, int begin, int end);
   /// A session with the same tokens: sealed pages are shared, the unsealed rest is copied.
   Result<SessionId> fork(SessionId session);
   /// Frees what only this session holds. Unknown ids are ignored.

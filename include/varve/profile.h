@@ -35,6 +35,30 @@ struct LayerOverride {
   bool operator==(const LayerOverride&) const = default;
 };
 
+/// Which old pages are kept in, or brought back to, the anchor tier: those that measured attention returns to
+/// (docs/lifecycle.md). Has an effect only in profiles with an anchor format.
+struct Scoring {
+  bool on = false;          ///< measure attention; off: only pages the caller marks are anchors
+  int anchor_tokens = 512;  ///< of one session: old pages that attention may keep in the anchor tier, without marked ones
+  /// Rows of each session scored in a sampled step: the last new ones.
+  int rows = 16;
+  int every_steps = 1;   ///< of a session's decode steps, every n-th is sampled; prefill steps always are
+  int layer_stride = 1;  ///< every n-th layer of an attention class is sampled, with all its query heads
+  double decay = 0.8;    ///< beta of the moving average of page mass (Minima-KV, equation 9), per sampled step
+  double score_weight = 1.0;   ///< of the page's share of the mass in its rank
+  double age_weight = 0.0;     ///< of its youth in its rank
+  double enter_ratio = 1.5;    ///< a page replaces the weakest anchor when its value is this many times higher
+  double least_score = 2.0;    ///< mass below this many times the mean page's earns no anchor
+  double leave_score = 0.5;    ///< an anchor fades when its mass falls below this many times the mean page's
+  int dwell_tokens = 64;       ///< a page that moved stays where it is for this many tokens
+  /// Where a promoted page's fidelity comes from: "recompute" (the model reads its tokens again), "host" or "disk" (a
+  /// copy kept at demotion, counted there; recompute when it is lost), "none" (rebuilt from the codes: counted as lossy).
+  std::string restore = "recompute";
+  int recompute_tokens_per_step = 16;  ///< rows that a recomputation adds to a step of its session
+
+  bool operator==(const Scoring&) const = default;
+};
+
 struct Profile {
   std::string name;
   std::string description;
@@ -45,6 +69,7 @@ struct Profile {
   bool inner_product_norm = true;  ///< K norm correction: inner product, else matched norm
   /// A step converts at most this many tokens of each sequence it feeds, or as many as it feeds if those are more.
   int convert_tokens_per_step = 32;
+  Scoring scoring;
   TierFormats formats;
   std::vector<LayerOverride> layers;
 

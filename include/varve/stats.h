@@ -18,6 +18,7 @@ struct TierStats {
 };
 
 struct KvStats {
+  size_t cached_bytes = 0;    ///< of the physical bytes: pages that only the prefix cache holds
   size_t dense_bytes = 0;     ///< tokens x f16 bytes per token, windows applied
   size_t physical_bytes = 0;  ///< allocated: payload + metadata + scratch
   size_t payload_bytes = 0;   ///< codes and exact rows
@@ -28,11 +29,30 @@ struct KvStats {
   double ratio() const { return physical_bytes ? double(dense_bytes) / double(physical_bytes) : 0.0; }
 };
 
+/// What the prefix cache did.
+struct PrefixStats {
+  uint64_t hits = 0, misses = 0;
+  uint64_t hit_tokens = 0;
+  uint64_t shortened = 0, lost_tokens = 0;  ///< hits cut because a sliding window was gone
+  uint64_t collisions = 0;                  ///< equal keys, different tokens: refused
+  uint64_t evicted = 0;                     ///< entries
+  uint64_t entries = 0;                     ///< now
+  size_t bytes = 0;                         ///< now: pages that only the cache holds, and copies of sinks
+};
+
 struct EngineStats {
   KvStats kv;
+  PrefixStats prefix;
   uint64_t steps = 0;
   uint64_t transitions = 0;                   ///< pages moved between tiers
   uint64_t converted_tokens = 0;
+  double conversion_s = 0;                    ///< time spent in conversions, all between steps
+  double worst_conversion_s = 0;              ///< of one step
+  std::map<std::string, uint64_t> promotions; ///< how -> pages: "restore", "recompute", "lossy"
+  uint64_t recomputed_tokens = 0;             ///< read again for promotions
+  uint64_t scored_steps = 0;                  ///< sampled for attention scores, summed over sessions
+  size_t refinement_bytes = 0;                ///< kept for promotions outside the KV budget
+  std::string refinement_place;               ///< "host", "disk" or empty
   std::map<std::string, uint64_t> fallbacks;  ///< reason -> count; empty when nothing was refused, truncated or degraded
   std::string kernel;                         ///< the kernel table in use
 };

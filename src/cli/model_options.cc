@@ -32,10 +32,38 @@ Result<std::string> codec_of_cache_type(const std::string& type, const char* fla
 }
 
 nlohmann::ordered_json transition_json(const Transition& t) {
-  return {{"step", t.step},       {"page_start", t.page_start}, {"window", t.window},
-          {"from", t.from},       {"to", t.to},                 {"why", t.why},
-          {"outcome", t.outcome}, {"from_bytes", t.from_bytes}, {"to_bytes", t.to_bytes},
+  return {{"step", t.step},
+          {"session", t.session},
+          {"page", t.page},
+          {"page_start", t.page_start},
+          {"window", t.window},
+          {"from", t.from},
+          {"to", t.to},
+          {"why", t.why},
+          {"how", t.how},
+          {"outcome", t.outcome},
+          {"score", t.score},
+          {"from_bytes", t.from_bytes},
+          {"to_bytes", t.to_bytes},
           {"us", t.microseconds}};
+}
+
+/// The first line of a trace: what `varve inspect --trace` must know to draw it.
+nlohmann::ordered_json trace_header(const model::ModelInfo& model, const Profile& profile) {
+  nlohmann::ordered_json tiers = nlohmann::ordered_json::object();
+  const std::pair<const char*, const std::string&> formats[] = {{"recent", profile.formats.recent},
+                                                                {"anchor", profile.formats.anchor},
+                                                                {"stale1", profile.formats.stale1},
+                                                                {"stale2", profile.formats.stale2}};
+  for (const auto& [tier, format] : formats) {
+    if (!format.empty()) tiers[tier] = format;
+  }
+  return {{"varve_trace", 1},
+          {"model", model.name},
+          {"profile", profile.name},
+          {"page_tokens", profile.page_tokens},
+          {"recent_tokens", profile.recent_tokens},
+          {"tiers", std::move(tiers)}};
 }
 
 }  // namespace
@@ -59,6 +87,11 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
                  "(also -ctk) every key in this width: f16, q8_0, q5_0, q4_0, or 8, 6, 5, 4, 3, 2 bits");
   app.add_option("--cache-type-v", options.cache_type_v,
                  "(also -ctv) every value in this width: f16, q8_0, q4_0, or 8, 4, 3, 2 bits");
+  app.add_option("--scoring", options.scoring, "on or off instead of the profile's: measure which old pages are attended to")
+      ->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--restore", options.restore,
+                 "instead of the profile's: where a promoted page gets its fidelity from, recompute, host, disk or none")
+      ->check(CLI::IsMember({"recompute", "host", "disk", "none"}));
   app.add_option("-c,--ctx-size", options.context_tokens, "most tokens of one session [what the model was trained on]")
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("-t,--threads", options.threads, "threads [all processors]")->check(CLI::Range(1, 512));
@@ -66,6 +99,9 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
   app.add_option("--kv-budget", options.kv_budget, "most memory of pages, e.g. 512M or 8G [3/4 of what is free]");
+  app.add_option("--prefix-cache", options.prefix_cache,
+                 "most memory of pages that stay, inside that, for later sessions with the same beginning; 0 for none")
+      ->capture_default_str();
   app.add_option("--kernel", options.kernel, "force a kernel table (`varve bench support` lists them)");
   app.add_option("--trace", options.trace, "write every page's move between tiers to this file, one JSON object a line")
       ->type_name("FILE");
@@ -86,7 +122,17 @@ Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options) {
 }
 
 Result<Profile> choose_profile(const ModelOptions& options) {
-  if (options.cache_type_k.empty() && options.cache_type_v.empty()) return Profile::load(options.profile);
+  if (options.cache_type_k.empty() && options.cache_type_v.empty()) {
+    auto profile = Profile::load(options.profile);
+    if (!profile.ok()) return profile.status();
+    if (!options.scoring.empty()) profile->scoring.on = options.scoring == "on";
+    if (!options.restore.empty()) profile->scoring.restore = options.restore;
+    if (Status s = profile->validate(); !s.ok()) return Status(s.code(), options.profile + ": " + s.message());
+    return profile;
+  }
+  if (!options.scoring.empty() || !options.restore.empty()) {
+    return invalid_argument("--scoring and --restore need a --profile with an anchor tier, not -ctk and -ctv");
+  }
   const auto k = codec_of_cache_type(options.cache_type_k.empty() ? "f16" : options.cache_type_k, "-ctk");
   if (!k.ok()) return k.status();
   const auto v = codec_of_cache_type(options.cache_type_v.empty() ? "f16" : options.cache_type_v, "-ctv");
@@ -109,12 +155,18 @@ Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>&
     errno = 0;
     const auto file = std::make_shared<std::ofstream>(options.trace, std::ios::trunc);
     if (!*file) return io_error(options.trace + ": " + std::strerror(errno));
+    *file << trace_header(model->info(), profile).dump() << "\n" << std::flush;
     engine.on_transition = [file](const Transition& t) { *file << transition_json(t).dump() << "\n" << std::flush; };
   }
   if (!options.kv_budget.empty()) {
     const auto bytes = parse_bytes(options.kv_budget);
     if (!bytes.ok()) return Status(bytes.status().code(), "--kv-budget: " + bytes.status().message());
     engine.kv_budget_bytes = *bytes;
+  }
+  if (options.prefix_cache != "0") {
+    const auto bytes = parse_bytes(options.prefix_cache);
+    if (!bytes.ok()) return Status(bytes.status().code(), "--prefix-cache: " + bytes.status().message());
+    engine.prefix_cache_bytes = *bytes;
   }
   return Engine::create(model, engine);
 }

@@ -89,7 +89,11 @@ size_t CachePlan::sequence_bytes(const Profile& profile, int64_t tokens) const {
     // Full pages whose last token is recent_tokens or more from the end are stale; the page being filled never is.
     const int64_t old_pages = std::max<int64_t>(0, tokens - profile.recent_tokens) / page;
     const int64_t stale = c.uses(Tier::kStale1) ? std::clamp<int64_t>(old_pages - first, 0, pages - first) : 0;
-    total += static_cast<size_t>(stale) * c.slot(Tier::kStale1).bytes;
+    // Anchors are pages that would be stale; a session may fill its whole anchor budget.
+    const bool anchors = profile.scoring.on && c.uses(Tier::kAnchor) && c.uses(Tier::kStale1);
+    const int64_t anchored = anchors ? std::min<int64_t>(stale, profile.scoring.anchor_tokens / page) : 0;
+    total += static_cast<size_t>(anchored) * c.slot(Tier::kAnchor).bytes;
+    total += static_cast<size_t>(stale - anchored) * c.slot(Tier::kStale1).bytes;
     total += static_cast<size_t>(pages - first - stale) * c.slot(Tier::kRecent).bytes;
     total += c.strip.bytes;
   }

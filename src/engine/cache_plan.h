@@ -36,7 +36,8 @@ struct CachePlan {
 
   /// Bytes of the dense f16 cache of one sequence of `tokens`, windows applied.
   size_t dense_bytes(int64_t tokens) const;
-  /// K(L) of equation 14: bytes that a sequence of `tokens` allocates once conversions have caught up.
+  /// K(L) of equation 14: bytes that a sequence of `tokens` allocates once conversions have caught up, its anchor
+  /// budget filled.
   size_t sequence_bytes(const Profile& profile, int64_t tokens) const;
 };
 

@@ -83,6 +83,8 @@ class Reader {
                                       it->template get<int64_t>() < INT32_MIN) {
         return fail(key, "a whole number in range", *it);
       }
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (!it->is_number()) return fail(key, "a number", *it);
     } else if (!it->is_string()) {
       return fail(key, "a string", *it);
     }
@@ -129,6 +131,25 @@ Status read_formats(const Json& object, const std::string& where, TierFormats& o
   return reader.finish();
 }
 
+/// One visit per field, so that reading, writing and the list of keys agree.
+template <typename S, typename Fn>
+void each_scoring_field(S& s, const Fn& fn) {
+  fn("on", s.on);
+  fn("anchor_tokens", s.anchor_tokens);
+  fn("rows", s.rows);
+  fn("every_steps", s.every_steps);
+  fn("layer_stride", s.layer_stride);
+  fn("decay", s.decay);
+  fn("score_weight", s.score_weight);
+  fn("age_weight", s.age_weight);
+  fn("enter_ratio", s.enter_ratio);
+  fn("least_score", s.least_score);
+  fn("leave_score", s.leave_score);
+  fn("dwell_tokens", s.dwell_tokens);
+  fn("restore", s.restore);
+  fn("recompute_tokens_per_step", s.recompute_tokens_per_step);
+}
+
 Status check_formats(const TierFormats& f, bool complete, const std::string& where) {
   if (complete && f.recent.empty()) return invalid_argument("profile: " + where + " names no format for \"recent\"");
   const auto centre = format::parse_centre(f.centre.empty() || f.centre == "auto" ? "none" : f.centre);
@@ -153,6 +174,41 @@ Status check_range(const char* what, long long value, long long low, long long h
                           std::to_string(low) + " to " + std::to_string(high));
 }
 
+Status check_number(const char* what, double value, double low, double high) {
+  if (value >= low && value <= high) return {};
+  return invalid_argument("profile: " + std::string(what) + " is " + std::to_string(value) + "; it must be " +
+                          std::to_string(low) + " to " + std::to_string(high));
+}
+
+Status check_scoring(const Scoring& s, bool has_anchor) {
+  if (s.on && !has_anchor) return invalid_argument("profile: scoring is on but no format is named for tier anchor");
+  const struct {
+    const char* what;
+    long long value, low, high;
+  } counts[] = {{"scoring.anchor_tokens", s.anchor_tokens, 0, 1 << 30},
+                {"scoring.rows", s.rows, 1, 8192},
+                {"scoring.every_steps", s.every_steps, 1, 1 << 20},
+                {"scoring.layer_stride", s.layer_stride, 1, 1 << 20},
+                {"scoring.dwell_tokens", s.dwell_tokens, 0, 1 << 30},
+                {"scoring.recompute_tokens_per_step", s.recompute_tokens_per_step, 1, 8192}};
+  for (const auto& c : counts) {
+    if (Status status = check_range(c.what, c.value, c.low, c.high); !status.ok()) return status;
+  }
+  const struct {
+    const char* what;
+    double value, low, high;
+  } numbers[] = {{"scoring.decay", s.decay, 0, 0.9999},      {"scoring.score_weight", s.score_weight, 0, 1000},
+                 {"scoring.age_weight", s.age_weight, 0, 1000}, {"scoring.enter_ratio", s.enter_ratio, 1, 1000},
+                 {"scoring.least_score", s.least_score, 0, 1e6}, {"scoring.leave_score", s.leave_score, 0, 1e6}};
+  for (const auto& n : numbers) {
+    if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;
+  }
+  for (const char* known : {"recompute", "host", "disk", "none"}) {
+    if (s.restore == known) return {};
+  }
+  return invalid_argument("profile: scoring.restore is \"" + s.restore + "\" (known: recompute, host, disk, none)");
+}
+
 }  // namespace
 
 std::vector<std::string> Profile::names() { return {"dense", "fp8", "int8", "minima"}; }
@@ -167,7 +223,7 @@ Result<Profile> Profile::named(std::string_view name) {
   if (name == "minima") {
     // docs/adr/0008-the-minima-profile.md has the measurements behind these numbers.
     Profile p = base_profile("minima", "recent pages int8, older pages 4-bit keys and 3-bit values",
-                             {.recent = "int8", .anchor = {}, .stale1 = "k4v3", .stale2 = {}, .centre = "auto"});
+                             {.recent = "int8", .anchor = "int8", .stale1 = "k4v3", .stale2 = {}, .centre = "auto"});
     p.page_tokens = 128;
     p.recent_tokens = 256;
     p.sink_tokens = 4;
@@ -220,6 +276,7 @@ Result<Profile> Profile::from_json(std::string_view text) {
   reader.read("rotation_seed", p.rotation_seed);
   reader.read("inner_product_norm", p.inner_product_norm);
   reader.read("convert_tokens_per_step", p.convert_tokens_per_step);
+  const Json* scoring = reader.child("scoring", false);
   const Json* tiers = reader.child("tiers", false);
   const Json* layers = reader.child("layers", true);
   if (Status s = reader.finish(); !s.ok()) return s;
@@ -227,6 +284,11 @@ Result<Profile> Profile::from_json(std::string_view text) {
   if (tiers == nullptr) return invalid_argument("profile: \"tiers\" is missing");
   if (Status s = read_formats(*tiers, "\"tiers\"", p.formats); !s.ok()) return s;
 
+  if (scoring != nullptr) {
+    Reader entry(*scoring, "\"scoring\"");
+    each_scoring_field(p.scoring, [&](const char* key, auto& value) { entry.read(key, value); });
+    if (Status s = entry.finish(); !s.ok()) return s;
+  }
   for (size_t i = 0; layers != nullptr && i < layers->size(); ++i) {
     const std::string where = "\"layers\"[" + std::to_string(i) + "]";
     if (!(*layers)[i].is_object()) return invalid_argument("profile: " + where + " must be an object");
@@ -254,6 +316,11 @@ std::string Profile::to_json() const {
   root["rotation_seed"] = rotation_seed;
   root["inner_product_norm"] = inner_product_norm;
   root["convert_tokens_per_step"] = convert_tokens_per_step;
+  if (!formats.anchor.empty()) {
+    Json entry = Json::object();
+    each_scoring_field(scoring, [&](const char* key, const auto& value) { entry[key] = value; });
+    root["scoring"] = std::move(entry);
+  }
   root["tiers"] = formats_json(formats);
   if (!layers.empty()) {
     Json list = Json::array();
@@ -277,6 +344,7 @@ Status Profile::validate() const {
   if (Status s = check_range("sink_tokens", sink_tokens, 0, 16); !s.ok()) return s;
   if (Status s = check_range("convert_tokens_per_step", convert_tokens_per_step, 1, 1 << 20); !s.ok()) return s;
   if (Status s = check_formats(formats, true, "\"tiers\""); !s.ok()) return s;
+  if (Status s = check_scoring(scoring, !formats.anchor.empty()); !s.ok()) return s;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerOverride& o = layers[i];
     const std::string where = "\"layers\"[" + std::to_string(i) + "]";
