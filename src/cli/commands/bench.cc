@@ -7,11 +7,13 @@
 #include "cli/command.h"
 #include "cli/documents.h"
 #include "cli/interrupt.h"
+#include "cli/lifecycle_report.h"
 #include "cli/model_options.h"
 #include "cli/paths.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
 #include "eval/kl.h"
+#include "eval/lifecycle.h"
 #include "eval/parity.h"
 #include "eval/speed.h"
 #include "kernels/cpu/kernels.h"
@@ -165,6 +167,36 @@ Status bench_kl(const std::shared_ptr<model::Model>& model, const BenchOptions& 
   return {};
 }
 
+Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  eval::LifecycleOptions lifecycle;
+  lifecycle.profile = *profile;
+  lifecycle.threads = options.model.threads;
+  lifecycle.kernel = options.model.kernel;
+  lifecycle.rounds = options.rounds;
+  const auto depth = parse_tokens(options.profile_depth), prefix = parse_tokens(options.depth);
+  if (!depth.ok()) return depth.status();
+  if (!prefix.ok()) return prefix.status();
+  lifecycle.depth_tokens = *depth;
+  lifecycle.prefix_tokens = *prefix;
+  lifecycle.shift_tokens = *depth * 3 / 4;
+  const auto text = read_bench_text(*model, options, std::max(*depth, *prefix) + 1024);
+  if (!text.ok()) return text.status();
+  lifecycle.progress = [steps = Steps()](const std::string& what, int done, int total) mutable {
+    steps(what, done, total);
+    return !interrupted();
+  };
+  const auto report = eval::measure_lifecycle(model, *text, lifecycle);
+  if (!report.ok()) return report.status();
+  if (options.json) {
+    std::cout << lifecycle_json(*report).dump(2) << "\n";
+  } else {
+    print_lifecycle(std::cout, *report);
+  }
+  return {};
+}
+
 Status bench_rows(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
   const auto depth = parse_tokens(options.depth), profile_depth = parse_tokens(options.profile_depth);
   if (!depth.ok()) return depth.status();
@@ -211,7 +243,9 @@ Status run_bench(const BenchOptions& options) {
   if (options.suite == "support") return bench_support(options);
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
-  return options.suite == "kl" ? bench_kl(*model, options) : bench_rows(*model, options);
+  if (options.suite == "kl") return bench_kl(*model, options);
+  if (options.suite == "lifecycle") return bench_lifecycle(*model, options);
+  return bench_rows(*model, options);
 }
 
 }  // namespace
@@ -220,7 +254,7 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "support"}))
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -233,10 +267,10 @@ Action define_bench(CLI::App& app) {
   app.add_option("--kl-chunk", options->kl_chunk, "kl: tokens of one step; 1 is token-by-token decode")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
-  app.add_option("--depth", options->depth, "speed: context of the comparison with llama.cpp")->capture_default_str();
-  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense")
+  app.add_option("--depth", options->depth, "speed: context of the comparison with llama.cpp; lifecycle: prefix of a hit")->capture_default_str();
+  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense; lifecycle: the document")
       ->capture_default_str();
-  app.add_option("--rounds", options->rounds, "speed: measurements of each; medians are shown")
+  app.add_option("--rounds", options->rounds, "speed, lifecycle: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--decode-tokens", options->decode_tokens, "speed: tokens of one decode measurement")
@@ -247,6 +281,7 @@ Action define_bench(CLI::App& app) {
       "Examples:\n"
       "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
       "  varve bench kl report.txt -m model.gguf --arms dense,int8,k4v4,minima --tokens 8K\n"
+      "  varve bench lifecycle -m qwen2.5-coder-0.5b    what scores, conversions, hits and promotions cost and give\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
