@@ -29,9 +29,6 @@ Result<std::unique_ptr<Conversation>> Conversation::create(Engine& engine, const
   }
   out->template_ = std::move(*made);
   if (Status s = out->start_sampler(); !s.ok()) return s;
-  const auto session = engine.start();
-  if (!session.ok()) return session.status();
-  out->session_ = *session;
   out->started_seconds_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return out;
@@ -54,7 +51,8 @@ Status Conversation::reset() {
   detach();
   history_.clear();
   turns_ = 0;
-  if (const auto kept = engine_.truncate(session_, 0); !kept.ok()) return kept.status();
+  engine_.finish(session_);
+  session_ = 0;
   return start_sampler();
 }
 
@@ -81,6 +79,22 @@ model::ChatMessage Conversation::read_reply(const model::ChatPrompt& prompt,
   return std::move(*parsed);
 }
 
+Result<int> Conversation::keep_common(std::span<const int32_t> tokens) {
+  // One token at least is fed: the answer begins with its logits.
+  const size_t wanted = std::min(common_prefix(tokens, engine_.tokens(session_)), tokens.size() - 1);
+  if (wanted > 0) {
+    const auto kept = engine_.truncate(session_, static_cast<int>(wanted));
+    if (!kept.ok() || *kept > 0) return kept;
+  }
+  // Nothing of the session can be used; the prefix cache may know the beginning from before.
+  engine_.finish(session_);
+  session_ = 0;
+  const auto opened = engine_.open(tokens);
+  if (!opened.ok()) return opened.status();
+  session_ = opened->session;
+  return opened->cached_tokens;
+}
+
 Result<Run> Conversation::say(const std::string& message, const OnText& on_text) {
   const double started = now_s();
   std::string content;
@@ -98,9 +112,7 @@ Result<Run> Conversation::say(const std::string& message, const OnText& on_text)
                             std::to_string(engine_.context_tokens()) + " must leave room for an answer");
   }
 
-  // One token at least is fed: the answer begins with its logits.
-  const size_t wanted = std::min(common_prefix(*tokens, engine_.tokens(session_)), tokens->size() - 1);
-  const auto kept = engine_.truncate(session_, static_cast<int>(wanted));
+  const auto kept = keep_common(*tokens);
   if (!kept.ok()) return kept.status();
   std::vector<float> logits;
   const auto rest = std::span<const int32_t>(*tokens).subspan(static_cast<size_t>(*kept));

@@ -45,6 +45,8 @@ class Conversation {
  private:
   Conversation(Engine& engine, const SamplingOptions& sampling) : engine_(engine), sampling_(sampling) {}
   Status start_sampler();
+  /// Makes the session hold a beginning of `tokens`; returns how long it is.
+  Result<int> keep_common(std::span<const int32_t> tokens);
   Result<std::vector<int32_t>> render(const std::vector<model::ChatMessage>& history, model::ChatPrompt& prompt) const;
   model::ChatMessage read_reply(const model::ChatPrompt& prompt, const engine::Generation& generation) const;
 
@@ -52,7 +54,7 @@ class Conversation {
   const SamplingOptions sampling_;
   std::unique_ptr<model::ChatTemplate> template_;
   std::unique_ptr<model::Sampler> sampler_;  ///< of the whole conversation: penalties see earlier answers
-  SessionId session_ = 0;
+  SessionId session_ = 0;  ///< 0: none yet
   int64_t started_seconds_ = 0;  ///< the date that templates print; it must not change the history's first tokens
   std::string system_;
   std::vector<std::string> documents_;

@@ -25,7 +25,8 @@ nlohmann::ordered_json kv_json(const KvStats& kv) {
   }
   return {{"dense_bytes", kv.dense_bytes},       {"physical_bytes", kv.physical_bytes},
           {"payload_bytes", kv.payload_bytes},   {"metadata_bytes", kv.metadata_bytes},
-          {"scratch_bytes", kv.scratch_bytes},   {"ratio", kv.ratio()},
+          {"scratch_bytes", kv.scratch_bytes},   {"cached_bytes", kv.cached_bytes},
+          {"ratio", kv.ratio()},
           {"tiers", std::move(tiers)}};
 }
 
@@ -44,6 +45,19 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"kv", kv_json(run.stats.kv)},
           {"fallbacks", std::move(fallbacks)},
           {"transitions", run.stats.transitions},
+          {"promotions", run.stats.promotions},
+          {"recomputed_tokens", run.stats.recomputed_tokens},
+          {"scored_steps", run.stats.scored_steps},
+          {"refinement_bytes", run.stats.refinement_bytes},
+          {"conversion_s", run.stats.conversion_s},
+          {"worst_token_s", run.generation.worst_step_s},
+          {"prefix",
+           {{"hits", run.stats.prefix.hits},
+            {"misses", run.stats.prefix.misses},
+            {"hit_tokens", run.stats.prefix.hit_tokens},
+            {"shortened", run.stats.prefix.shortened},
+            {"evicted", run.stats.prefix.evicted},
+            {"bytes", run.stats.prefix.bytes}}},
           {"peak_rss_bytes", peak_rss_bytes()},
           {"profile_digest", run.profile.digest()}};
 }
@@ -62,6 +76,14 @@ void print_run(std::ostream& out, const Run& run) {
               format_bytes(kv.physical_bytes).c_str(), format_bytes(kv.payload_bytes).c_str(),
               format_bytes(kv.metadata_bytes).c_str(), format_bytes(kv.scratch_bytes).c_str(),
               format_bytes(kv.dense_bytes).c_str(), kv.ratio());
+  if (kv.cached_bytes != 0) out << text("of which kept for later prompts %s\n", format_bytes(kv.cached_bytes).c_str());
+  if (!run.stats.promotions.empty() || run.stats.refinement_bytes != 0) {
+    out << "promoted pages:";
+    for (const auto& [how, count] : run.stats.promotions) out << " " << count << " by " << how;
+    out << text("; %llu tokens read again, %s kept %s\n", static_cast<unsigned long long>(run.stats.recomputed_tokens),
+                format_bytes(run.stats.refinement_bytes).c_str(),
+                run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
+  }
   out << text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
               run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
   if (run.stats.fallbacks.empty()) out << " none";

@@ -7,10 +7,12 @@
 
 #include "attention/step.h"
 #include "base/system.h"
+#include "cache/prefix/index.h"
 #include "engine/cache_plan.h"
 #include "engine/capacity.h"
 #include "engine/kv_stats.h"
 #include "engine/lifecycle.h"
+#include "engine/page_trace.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
 
@@ -45,6 +47,13 @@ class LayerRouter final : public attention::LayerAttention {
 
 std::string count(int64_t n) { return std::to_string(n); }
 
+struct Session {
+  std::vector<int32_t> tokens;  ///< settled
+  std::string tenant;
+  size_t promised_bytes = 0;  ///< admitted with (equation 14); 0: no promise
+  uint64_t decode_steps = 0;
+};
+
 }  // namespace
 
 struct Engine::Impl {
@@ -56,14 +65,29 @@ struct Engine::Impl {
   std::unique_ptr<cache::Cache> cache;
   std::vector<std::unique_ptr<ClassAttention>> attention;
   std::unique_ptr<engine::Lifecycle> lifecycle;
-  std::unordered_map<SessionId, std::vector<int32_t>> sessions;
+  std::unique_ptr<cache::PrefixIndex> prefixes;  ///< null without a prefix cache
+  std::unique_ptr<engine::PageTrace> trace;      ///< null when nobody listens
+  std::unordered_map<SessionId, Session> sessions;
   uint64_t steps = 0;
+  uint64_t scored_steps = 0;
   std::map<std::string, uint64_t> fallbacks;
 
   Status check_feeds(std::span<const Feed> feeds) const;
+  Status admit(int expected_tokens, size_t* bytes) const;
+  /// Makes room for `bytes`: first what only the prefix cache holds, then demotions.
+  void relieve(size_t bytes);
   Status reserve(std::span<const Feed> feeds);
-  Status plan_attention(std::span<const Feed> feeds);
-  Status run(std::span<const Feed> feeds, std::vector<float>& logits);
+  /// The slices of recomputed pages that ride along, as feeds of hidden sequences.
+  std::vector<engine::Recompute::Slice> recompute_slices(std::span<const Feed> feeds);
+  bool is_scored(const Feed& feed) const;
+  Status plan_attention(std::span<const Feed> rows, bool scored);
+  Status run(std::span<const Feed> rows, std::vector<float>& logits);
+  /// After the step: scores of the pages of feed i, measured before it settles.
+  void observe(const Feed& feed, size_t i);
+  Status settle(const Feed& feed);
+  void traced(SessionId session, const char* why, const char* how, const char* gone) {
+    if (trace) trace->update(int64_t(steps), session, why, how, gone);
+  }
 };
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -128,10 +152,18 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
                                       .encode = {.inner_product_norm = options.profile.inner_product_norm}};
     e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
   }
-  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, options.profile, *e.kernels, *e.executor,
-                                              options.on_transition);
+  if (e.options.refinement_bytes == 0) e.options.refinement_bytes = e.options.kv_budget_bytes;
+  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, e.options, *e.kernels, *e.executor);
   if (!lifecycle.ok()) return lifecycle.status();
   e.lifecycle = std::move(*lifecycle);
+  if (options.prefix_cache_bytes != 0) {
+    auto prefixes = cache::PrefixIndex::create(e.cache.get(), {.quota_bytes = options.prefix_cache_bytes,
+                                                               .model_digest = info.digest,
+                                                               .codec_fingerprint = e.lifecycle->fingerprint()});
+    if (!prefixes.ok()) return prefixes.status();
+    e.prefixes = std::move(*prefixes);
+  }
+  if (options.on_transition) e.trace = std::make_unique<engine::PageTrace>(*e.cache, options.on_transition);
   return engine;
 }
 
@@ -142,24 +174,95 @@ Result<SessionId> Engine::start() {
   return *id;
 }
 
+Status Engine::Impl::admit(int expected_tokens, size_t* bytes) const {
+  *bytes = 0;
+  if (expected_tokens == 0) return {};
+  if (expected_tokens < 0 || expected_tokens > options.context_tokens) {
+    return context_overflow("a session of " + count(expected_tokens) + " tokens; the context holds " +
+                            count(options.context_tokens));
+  }
+  const engine::CapacityInput terms =
+      engine::capacity_terms(plan, options.profile, options.kv_budget_bytes, 0, expected_tokens);
+  const uint64_t needed = terms.fixed_bytes + terms.kv_bytes;
+  uint64_t promised = 0;
+  size_t holders = 0;
+  for (const auto& [id, session] : sessions) {
+    promised += session.promised_bytes;
+    holders += session.promised_bytes != 0;
+  }
+  if (terms.resident_bytes + promised + needed > options.kv_budget_bytes) {
+    return resource_exhausted("a session of " + count(expected_tokens) + " tokens takes " + count(int64_t(needed)) +
+                              " bytes; of the KV budget of " + count(int64_t(options.kv_budget_bytes)) + " bytes " +
+                              count(int64_t(promised)) + " are promised to " + count(int64_t(holders)) +
+                              " open sessions and " + count(int64_t(terms.resident_bytes)) + " kept for conversions");
+  }
+  *bytes = needed;
+  return {};
+}
+
+Result<Opened> Engine::open(std::span<const int32_t> prompt, const OpenOptions& options) {
+  Impl& e = *impl_;
+  if (int64_t(prompt.size()) > e.options.context_tokens) {
+    return context_overflow("a prompt of " + count(int64_t(prompt.size())) + " tokens; the context holds " +
+                            count(e.options.context_tokens));
+  }
+  size_t promised = 0;
+  if (Status s = e.admit(options.expected_tokens, &promised); !s.ok()) return s;
+  Opened out;
+  if (e.prefixes) {
+    auto hit = e.prefixes->start(prompt, options.tenant);
+    if (!hit.ok()) return hit.status();
+    out = {hit->sequence, hit->tokens, hit->lost_tokens};
+  } else {
+    const auto id = e.cache->start();
+    if (!id.ok()) return id.status();
+    out.session = *id;
+  }
+  Session& session = e.sessions[out.session];
+  session.tokens.assign(prompt.begin(), prompt.begin() + out.cached_tokens);
+  session.tenant = options.tenant;
+  session.promised_bytes = promised;
+  e.traced(out.session, "hit", "reference", "");
+  return out;
+}
+
+Status Engine::mark(SessionId session, int begin, int end) {
+  if (!impl_->sessions.contains(session)) return invalid_argument("no session " + count(int64_t(session)));
+  if (begin < 0 || end < begin || end > impl_->options.context_tokens) {
+    return invalid_argument("positions " + count(begin) + " to " + count(end) + " cannot be marked; the context holds " +
+                            count(impl_->options.context_tokens));
+  }
+  impl_->lifecycle->mark(session, begin, end);
+  return {};
+}
+
 Result<SessionId> Engine::fork(SessionId session) {
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
   const auto id = impl_->cache->fork(session);
   if (!id.ok()) return id.status();
-  std::vector<int32_t> tokens = it->second;
-  impl_->sessions[*id] = std::move(tokens);
+  Session copy = it->second;
+  copy.promised_bytes = 0;
+  impl_->sessions[*id] = std::move(copy);
+  impl_->lifecycle->forked(session, *id);
+  impl_->traced(*id, "fork", "reference", "");
   return *id;
 }
 
 void Engine::finish(SessionId session) {
-  if (impl_->sessions.erase(session) != 0) impl_->cache->finish(session);
+  Impl& e = *impl_;
+  if (e.sessions.erase(session) == 0) return;
+  e.lifecycle->finish(session);
+  e.cache->finish(session);
+  if (e.prefixes) e.prefixes->trim();
+  e.traced(session, "", "", "finished");
 }
 
 Result<int> Engine::truncate(SessionId session, int tokens) {
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
-  const int have = static_cast<int>(it->second.size());
+  std::vector<int32_t>& held = it->second.tokens;
+  const int have = static_cast<int>(held.size());
   if (tokens < 0) return invalid_argument("cannot keep " + count(tokens) + " tokens");
   if (tokens >= have) return have;
   // The cache knows what can be cut exactly: rows of the open tile, and whole pages.
@@ -169,7 +272,10 @@ Result<int> Engine::truncate(SessionId session, int tokens) {
   if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = tokens / page * page);
   if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = 0);
   if (!s.ok()) return s;
-  it->second.resize(static_cast<size_t>(keep));
+  held.resize(static_cast<size_t>(keep));
+  impl_->lifecycle->settled(session, 0);
+  if (impl_->prefixes) impl_->prefixes->trim();
+  impl_->traced(session, "", "", "truncated");
   return keep;
 }
 
@@ -186,9 +292,9 @@ Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
       }
     }
     if (f.tokens.empty()) return invalid_argument("session " + count(int64_t(f.session)) + " is fed no tokens");
-    const int64_t length = int64_t(it->second.size()) + int64_t(f.tokens.size());
+    const int64_t held = int64_t(it->second.tokens.size()), length = held + int64_t(f.tokens.size());
     if (length > options.context_tokens) {
-      return context_overflow("session of " + count(int64_t(it->second.size())) + " tokens plus " +
+      return context_overflow("session of " + count(held) + " tokens plus " +
                               count(int64_t(f.tokens.size())) + " new ones is " + count(length) +
                               "; the context holds " + count(options.context_tokens));
     }
@@ -206,23 +312,57 @@ Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
   return {};
 }
 
+void Engine::Impl::relieve(size_t bytes) {
+  if (prefixes) {
+    const size_t evicted = prefixes->evict(bytes);
+    if (evicted >= bytes) return;
+    bytes -= evicted;
+  }
+  lifecycle->relieve(int64_t(steps), bytes);
+}
+
 Status Engine::Impl::reserve(std::span<const Feed> feeds) {
   for (const Feed& f : feeds) {
     const int tokens = static_cast<int>(f.tokens.size());
-    if (const size_t lacking = cache->shortfall(f.session, tokens); lacking != 0) {
-      lifecycle->relieve(int64_t(steps), lacking);
-    }
+    if (const size_t lacking = cache->shortfall(f.session, tokens); lacking != 0) relieve(lacking);
     if (Status s = cache->reserve(f.session, tokens); !s.ok()) return s;
   }
   return {};
 }
 
-Status Engine::Impl::plan_attention(std::span<const Feed> feeds) {
+std::vector<engine::Recompute::Slice> Engine::Impl::recompute_slices(std::span<const Feed> feeds) {
+  std::vector<engine::Recompute::Slice> out;
+  engine::Recompute* recompute = lifecycle->recompute();
+  if (recompute == nullptr) return out;
+  int left = options.chunk_tokens;
+  for (const Feed& f : feeds) left -= static_cast<int>(f.tokens.size());
+  for (const Feed& f : feeds) {
+    const auto slice = recompute->next(f.session, left);
+    if (!slice) continue;
+    // Nobody else makes room for it: what does not fit is given up.
+    if (!cache->reserve(slice->reader, slice->end - slice->begin).ok()) {
+      recompute->fail(*slice);
+      continue;
+    }
+    left -= slice->end - slice->begin;
+    out.push_back(*slice);
+  }
+  return out;
+}
+
+bool Engine::Impl::is_scored(const Feed& feed) const {
+  const Scoring& s = options.profile.scoring;
+  return s.on && (feed.tokens.size() > 1 || sessions.at(feed.session).decode_steps % uint64_t(s.every_steps) == 0);
+}
+
+Status Engine::Impl::plan_attention(std::span<const Feed> rows, bool scored) {
+  const attention::MassRequest mass{.rows = scored ? options.profile.scoring.rows : 0,
+                                    .layer_stride = options.profile.scoring.layer_stride};
   std::vector<SequenceView> views;
   for (size_t c = 0; c < plan.classes.size(); ++c) {
     views.clear();
     int row = 0;
-    for (const Feed& f : feeds) {
+    for (const Feed& f : rows) {
       SequenceView& view = views.emplace_back();
       view.row_begin = row;
       view.rows = static_cast<int>(f.tokens.size());
@@ -233,14 +373,14 @@ Status Engine::Impl::plan_attention(std::span<const Feed> feeds) {
       }
       row += view.rows;
     }
-    if (Status s = attention[c]->plan(views); !s.ok()) return s;
+    if (Status s = attention[c]->plan(views, mass); !s.ok()) return s;
   }
   return {};
 }
 
-Status Engine::Impl::run(std::span<const Feed> feeds, std::vector<float>& logits) {
+Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits) {
   std::vector<int32_t> tokens, positions, output_rows;
-  for (const Feed& f : feeds) {
+  for (const Feed& f : rows) {
     const int past = cache->length(f.session);
     for (size_t i = 0; i < f.tokens.size(); ++i) {
       if (f.want == Logits::kAll || (f.want == Logits::kLast && i + 1 == f.tokens.size())) {
@@ -255,25 +395,55 @@ Status Engine::Impl::run(std::span<const Feed> feeds, std::vector<float>& logits
   return executor->run({tokens, positions, output_rows}, router, logits);
 }
 
+void Engine::Impl::observe(const Feed& feed, size_t i) {
+  for (size_t c = 0; c < attention.size(); ++c) lifecycle->observe(feed.session, c, attention[c]->page_mass(i));
+  ++scored_steps;
+}
+
+Status Engine::Impl::settle(const Feed& feed) {
+  const int added = static_cast<int>(feed.tokens.size());
+  if (Status s = cache->settle(feed.session, added); !s.ok()) return s;
+  Session& session = sessions[feed.session];
+  session.tokens.insert(session.tokens.end(), feed.tokens.begin(), feed.tokens.end());
+  if (added == 1) ++session.decode_steps;
+  lifecycle->write_headers(feed.session, session.tokens, added);
+  if (prefixes) prefixes->seal(feed.session, session.tokens, session.tenant);
+  lifecycle->settled(feed.session, added);
+  traced(feed.session, "sealed", "append", "window");
+  return {};
+}
+
 Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
   Impl& e = *impl_;
   if (Status s = e.check_feeds(feeds); !s.ok()) return s;
   if (Status s = e.reserve(feeds); !s.ok()) return s;
+  const std::vector<engine::Recompute::Slice> slices = e.recompute_slices(feeds);
+  std::vector<Feed> rows(feeds.begin(), feeds.end());
+  for (const engine::Recompute::Slice& slice : slices) {
+    const std::span<const int32_t> tokens = e.sessions.at(slice.session).tokens;
+    rows.push_back({slice.reader, tokens.subspan(size_t(slice.begin), size_t(slice.end - slice.begin)), Logits::kNone});
+  }
+  const bool scored = std::any_of(feeds.begin(), feeds.end(), [&](const Feed& f) { return e.is_scored(f); });
   {
     std::vector<cache::SequenceId> ids;
-    for (const Feed& f : feeds) ids.push_back(f.session);
+    for (const Feed& f : rows) ids.push_back(f.session);
     const cache::ReadGuard guard = e.cache->read(ids);
-    if (Status s = e.plan_attention(feeds); !s.ok()) return s;
-    if (Status s = e.run(feeds, logits); !s.ok()) return s;
+    if (Status s = e.plan_attention(rows, scored); !s.ok()) return s;
+    if (Status s = e.run(rows, logits); !s.ok()) return s;
   }
   ++e.steps;
-  for (const Feed& f : feeds) {
-    if (Status s = e.cache->settle(f.session, static_cast<int>(f.tokens.size())); !s.ok()) return s;
-    std::vector<int32_t>& tokens = e.sessions[f.session];
-    tokens.insert(tokens.end(), f.tokens.begin(), f.tokens.end());
-    e.lifecycle->settled(f.session, tokens, static_cast<int>(f.tokens.size()));
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    if (e.is_scored(feeds[i])) e.observe(feeds[i], i);
+    if (Status s = e.settle(feeds[i]); !s.ok()) return s;
+  }
+  for (const engine::Recompute::Slice& slice : slices) {
+    const std::vector<int32_t>& tokens = e.sessions.at(slice.session).tokens;
+    if (Status s = e.cache->settle(slice.reader, slice.end - slice.begin); !s.ok()) return s;
+    e.lifecycle->write_headers(slice.reader, std::span(tokens).first(size_t(slice.end)), slice.end - slice.begin);
+    e.lifecycle->recompute()->fed(slice);
   }
   e.lifecycle->advance(int64_t(e.steps));
+  if (e.prefixes) e.prefixes->trim();
   return {};
 }
 
@@ -282,8 +452,9 @@ Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits w
   const int total = static_cast<int>(tokens.size());
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
-  if (const size_t length = it->second.size() + tokens.size(); length > size_t(impl_->options.context_tokens)) {
-    return context_overflow("session of " + count(int64_t(it->second.size())) + " tokens plus " + count(total) +
+  const size_t held = it->second.tokens.size();
+  if (const size_t length = held + tokens.size(); length > size_t(impl_->options.context_tokens)) {
+    return context_overflow("session of " + count(int64_t(held)) + " tokens plus " + count(total) +
                             " new ones is " + count(int64_t(length)) + "; the context holds " +
                             count(impl_->options.context_tokens));
   }
@@ -306,7 +477,7 @@ Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits w
 
 std::span<const int32_t> Engine::tokens(SessionId session) const {
   const auto it = impl_->sessions.find(session);
-  return it == impl_->sessions.end() ? std::span<const int32_t>{} : std::span<const int32_t>(it->second);
+  return it == impl_->sessions.end() ? std::span<const int32_t>{} : std::span<const int32_t>(it->second.tokens);
 }
 
 int Engine::context_tokens() const { return impl_->options.context_tokens; }
@@ -322,10 +493,19 @@ EngineStats Engine::stats() const {
   out.steps = e.steps;
   out.kernel = e.kernels->name;
   out.fallbacks = e.fallbacks;
+  out.scored_steps = e.scored_steps;
   e.lifecycle->report(out);
   size_t scratch = e.lifecycle->scratch_bytes();
   for (const auto& a : e.attention) scratch += a->scratch_bytes();
-  out.kv = engine::count_kv(*e.cache, e.plan, scratch);
+  std::vector<cache::SequenceId> ids;
+  for (const auto& [id, session] : e.sessions) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  out.kv = engine::count_kv(*e.cache, e.plan, ids, scratch);
+  if (e.prefixes) {
+    const cache::PrefixStats p = e.prefixes->stats();
+    out.prefix = {};
+    // filled from the index
+  }
   return out;
 }
 

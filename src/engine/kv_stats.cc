@@ -16,7 +16,8 @@ int64_t tokens_in_window(const cache::BlockEntry& b, int length, int window) {
 
 }  // namespace
 
-KvStats count_kv(const cache::Cache& cache, const CachePlan& plan, size_t scratch_bytes) {
+KvStats count_kv(const cache::Cache& cache, const CachePlan& plan, std::span<const cache::SequenceId> sessions,
+                 size_t scratch_bytes) {
   KvStats out;
   out.scratch_bytes = scratch_bytes;
   TierStats exact{.tier = "exact", .format = "f16"};
@@ -24,7 +25,7 @@ KvStats count_kv(const cache::Cache& cache, const CachePlan& plan, size_t scratc
     const ClassPlan& cls = plan.classes[c];
     std::array<TierStats, cache::kTiers> tiers;
     std::set<cache::PageId> seen;
-    for (const cache::SequenceId sequence : cache.sequences()) {
+    for (const cache::SequenceId sequence : sessions) {
       const int length = cache.length(sequence);
       for (const cache::BlockEntry& b : cache.blocks(sequence, c)) {
         if (!seen.insert(b.page).second) continue;
@@ -46,6 +47,11 @@ KvStats count_kv(const cache::Cache& cache, const CachePlan& plan, size_t scratc
     for (size_t t = 0; t < cache::kTiers; ++t) {
       const cache::PoolStats pool = cache.pool(c, static_cast<Tier>(t));
       if (pool.slab_bytes == 0) continue;
+      const size_t cached_tokens = pool.slots_cached * static_cast<size_t>(cache.config().classes[c].page_tokens);
+      tiers[t].pages += static_cast<int64_t>(pool.slots_cached);
+      tiers[t].tokens += static_cast<int64_t>(cached_tokens);
+      out.dense_bytes += cached_tokens * cls.dense_bytes_per_token;
+      out.cached_bytes += pool.slots_cached * pool.slot_bytes;
       tiers[t].tier = cache::tier_name(static_cast<Tier>(t));
       tiers[t].format = cls.format_names[t];
       tiers[t].bytes = pool.slab_bytes;

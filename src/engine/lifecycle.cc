@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include "attention/convert.h"
+#include "base/clock.h"
 #include "base/sha256.h"
+#include "cache/lifecycle/age_policy.h"
+#include "cache/lifecycle/score_policy.h"
 #include "format/page_header.h"
 
 namespace varve::engine {
@@ -35,15 +38,32 @@ Transition to_public(const cache::TransitionEvent& e, int window) {
                         : e.outcome == cache::Outcome::kAbandoned ? "abandoned"
                                                                   : "refused";
   return {.step = e.step,
+          .session = e.sequence,
+          .page = e.page,
           .page_start = e.start,
           .window = window,
           .from = cache::tier_name(e.from),
           .to = cache::tier_name(e.to),
           .why = e.why,
+          .how = e.how,
           .outcome = outcome,
+          .score = e.score,
           .from_bytes = e.from_bytes,
           .to_bytes = e.to_bytes,
           .microseconds = e.microseconds};
+}
+
+cache::ScorePolicy::Options score_options(const Profile& profile) {
+  const Scoring& s = profile.scoring;
+  cache::ScorePolicy::Options o;
+  o.recent_tokens = profile.recent_tokens;
+  o.anchor_tokens = s.on ? s.anchor_tokens : 0;
+  o.score_weight = s.score_weight;
+  o.age_weight = s.age_weight;
+  o.enter_ratio = s.enter_ratio;
+  o.least_score = s.least_score;
+  o.leave_score = s.leave_score;
+  return o;
 }
 
 int units_per_page(const ClassPlan& c) {
@@ -61,8 +81,7 @@ Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& 
       kernels_(kernels),
       executor_(executor),
       encode_{.inner_product_norm = profile.inner_product_norm},
-      convert_tokens_per_step_(profile.convert_tokens_per_step),
-      policy_(profile.recent_tokens) {
+      convert_tokens_per_step_(profile.convert_tokens_per_step) {
   for (const ClassPlan& c : plan.classes) {
     auto& prints = fingerprints_.emplace_back();
     for (size_t t = 0; t < cache::kTiers; ++t) {
@@ -76,31 +95,44 @@ Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& 
 }
 
 Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const CachePlan& plan,
-                                                     const Profile& profile, const kernels::Kernels& kernels,
-                                                     model::Executor& executor,
-                                                     std::function<void(const Transition&)> on_transition) {
+                                                     const EngineOptions& engine, const kernels::Kernels& kernels,
+                                                     model::Executor& executor) {
+  const Profile& profile = engine.profile;
   std::unique_ptr<Lifecycle> out(new Lifecycle(cache, plan, profile, kernels, executor));
   cache::Controller::Options options;
-  bool converts = false;
+  bool converts = false, anchors = false;
   for (const ClassPlan& c : plan.classes) {
     options.units_per_page.push_back(units_per_page(c));
     converts |= c.uses(Tier::kStale1);
+    anchors |= c.uses(Tier::kAnchor);
   }
-  if (converts) {
-    cache::TraceFn trace;
-    if (on_transition) {
-      trace = [&cache, on_transition = std::move(on_transition)](const cache::TransitionEvent& e) {
-        on_transition(to_public(e, cache.config().classes[e.cls].window));
-      };
-    }
-    auto controller = cache::Controller::create(&cache, &out->policy_, options, std::move(trace));
-    if (!controller.ok()) return controller.status();
-    out->controller_ = std::move(*controller);
+  if (!converts) return out;
+  if (anchors) {
+    out->policy_ = std::make_unique<cache::ScorePolicy>(score_options(profile));
+    auto fidelity = Fidelity::create(cache, engine);
+    if (!fidelity.ok()) return fidelity.status();
+    out->fidelity_ = std::move(*fidelity);
+  } else {
+    out->policy_ = std::make_unique<cache::AgePolicy>(profile.recent_tokens);
   }
+  options.score_decay = profile.scoring.decay;
+  options.dwell_tokens = profile.scoring.dwell_tokens;
+  cache::TraceFn trace;
+  if (engine.on_transition) {
+    trace = [&cache, on_transition = engine.on_transition](const cache::TransitionEvent& e) {
+      on_transition(to_public(e, cache.config().classes[e.cls].window));
+    };
+  }
+  auto controller =
+      cache::Controller::create(&cache, out->policy_.get(), options, out->fidelity_.get(), std::move(trace));
+  if (!controller.ok()) return controller.status();
+  out->controller_ = std::move(*controller);
   return out;
 }
 
-void Lifecycle::settled(cache::SequenceId sequence, std::span<const int32_t> tokens, int added) {
+Lifecycle::~Lifecycle() = default;
+
+void Lifecycle::write_headers(cache::SequenceId sequence, std::span<const int32_t> tokens, int added) {
   for (size_t c = 0; c < plan_.classes.size(); ++c) {
     const int page = cache_.config().classes[c].page_tokens;
     const int length = static_cast<int>(tokens.size());
@@ -116,11 +148,31 @@ void Lifecycle::settled(cache::SequenceId sequence, std::span<const int32_t> tok
       format::write_page_header(plan_.classes[c].slot(b.ref.tier), identity, cache_.slot(c, b.ref));
     }
   }
-  if (controller_) controller_->settled(sequence, added);
+}
+
+void Lifecycle::settled(cache::SequenceId session, int added) {
+  if (controller_) controller_->settled(session, added);
+}
+
+void Lifecycle::observe(cache::SequenceId session, size_t cls, std::span<const float> mass) {
+  if (controller_) controller_->observe(session, cls, mass);
+}
+
+void Lifecycle::mark(cache::SequenceId session, int begin, int end) {
+  if (controller_) controller_->mark(session, begin, end);
+}
+
+void Lifecycle::forked(cache::SequenceId from, cache::SequenceId to) {
+  if (controller_) controller_->inherit(from, to);
+}
+
+void Lifecycle::finish(cache::SequenceId session) {
+  if (recompute() != nullptr) recompute()->drop(session);
 }
 
 void Lifecycle::advance(int64_t step) {
   if (!controller_) return;
+  step_seconds_ = 0;
   controller_->advance(step, convert_tokens_per_step_,
                        [this](std::span<const cache::WorkUnit> units) { convert(units); });
 }
@@ -132,6 +184,7 @@ size_t Lifecycle::relieve(int64_t step, size_t bytes) {
 
 void Lifecycle::convert(std::span<const cache::WorkUnit> units) {
   if (units.empty()) return;
+  const double start = now_s();
   if (scratch_.size() == 0) {
     scratch_ = AlignedBuffer(scratch_floats_per_thread_ * sizeof(float) * static_cast<size_t>(executor_.threads()));
   }
@@ -152,6 +205,11 @@ void Lifecycle::convert(std::span<const cache::WorkUnit> units) {
                                         .token_digest = source.token_digest};
     format::write_page_header(c.slot(unit.to), identity, unit.dst);
   }
+  // For the report alone: no decision reads a clock.
+  const double seconds = now_s() - start;
+  seconds_ += seconds;
+  step_seconds_ += seconds;
+  worst_step_seconds_ = std::max(worst_step_seconds_, step_seconds_);
 }
 
 void Lifecycle::convert_unit(const cache::WorkUnit& unit, float* scratch) {
@@ -159,14 +217,35 @@ void Lifecycle::convert_unit(const cache::WorkUnit& unit, float* scratch) {
   int kv_head = unit.unit;
   size_t ordinal = 0;
   while (kv_head >= c.layers[ordinal].kv_heads) kv_head -= c.layers[ordinal++].kv_heads;
+  const format::SlotLayout& from = c.slot(unit.from);
+  const format::SlotLayout& to = c.slot(unit.to);
+  if (from.layers[ordinal].format == to.layers[ordinal].format) {
+    const int o = static_cast<int>(ordinal);
+    std::memcpy(unit.dst + to.plane(o, kv_head), unit.src + from.plane(o, kv_head), to.layers[ordinal].plane.bytes);
+    return;
+  }
   const bool strip = !format::is_direct(c.slot(Tier::kRecent).layers[ordinal].format);
   const int exact_tokens = unit.start == 0 && strip ? c.strip.sink_tokens : 0;
-  attention::convert_plane(c.layers[ordinal], c.slot(unit.from), c.slot(unit.to), encode_, kernels_,
+  attention::convert_plane(c.layers[ordinal], from, to, encode_, kernels_,
                            static_cast<int>(ordinal), kv_head, exact_tokens, unit.src, unit.dst, scratch);
+}
+
+std::string Lifecycle::fingerprint() const {
+  std::string out;
+  for (const auto& tiers : fingerprints_) {
+    for (const uint64_t f : tiers) out.append(reinterpret_cast<const char*>(&f), sizeof(f));
+  }
+  return out;
+}
+
+size_t Lifecycle::scratch_bytes() const {
+  return scratch_.size() + (fidelity_ && fidelity_->kept() != nullptr ? fidelity_->kept()->buffer_bytes() : 0);
 }
 
 void Lifecycle::report(EngineStats& stats) const {
   if (!controller_) return;
+  stats.conversion_s = seconds_;
+  stats.worst_conversion_s = worst_step_seconds_;
   const cache::ControllerStats s = controller_->stats();
   for (const auto& from : s.transitions) {
     for (const cache::TransitionCounts& counts : from) stats.transitions += counts.published;

@@ -1,6 +1,7 @@
 #pragma once
-// The bytes behind the lifecycle: headers of sealed pages, and conversions on the executor's threads. Which page moves
-// where is the controller's business (cache/lifecycle), which formats that means is the cache plan's.
+// The bytes behind the lifecycle: headers of sealed pages, conversions on the executor's threads, and where a promoted
+// page's fidelity comes from. Which page moves where is the controller's business (cache/lifecycle), which formats that
+// means is the cache plan's.
 
 #include <functional>
 #include <memory>
@@ -8,9 +9,10 @@
 #include <vector>
 
 #include "base/memory.h"
-#include "cache/lifecycle/age_policy.h"
 #include "cache/lifecycle/controller.h"
+#include "cache/lifecycle/policy.h"
 #include "engine/cache_plan.h"
+#include "engine/fidelity.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
 #include "varve/engine.h"
@@ -19,21 +21,35 @@ namespace varve::engine {
 
 class Lifecycle {
  public:
-  /// The references outlive the object.
-  static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan, const Profile& profile,
-                                                   const kernels::Kernels& kernels, model::Executor& executor,
-                                                   std::function<void(const Transition&)> on_transition);
+  /// The references outlive the object. kIoError when the file of restore = "disk" cannot be made.
+  static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan,
+                                                   const EngineOptions& options, const kernels::Kernels& kernels,
+                                                   model::Executor& executor);
+  ~Lifecycle();
 
-  /// After Cache::settle of `tokens` (all of the sequence's, the last `added` of them new): writes the headers of pages
-  /// that sealed and queues what the policy wants moved.
-  void settled(cache::SequenceId sequence, std::span<const int32_t> tokens, int added);
+  /// The headers of the pages that the last `added` of the sequence's tokens sealed.
+  void write_headers(cache::SequenceId sequence, std::span<const int32_t> tokens, int added);
+  /// After Cache::settle of `tokens` (all of the session's, the last `added` of them new): queues what the policy wants
+  /// moved.
+  void settled(cache::SequenceId session, int added);
+  /// Mass of the pages of one class, by block, measured in the step before it settles.
+  void observe(cache::SequenceId session, size_t cls, std::span<const float> mass);
+  void mark(cache::SequenceId session, int begin, int end);
+  /// The new session has the old one's scores and marks.
+  void forked(cache::SequenceId from, cache::SequenceId to);
+  /// The session is about to go.
+  void finish(cache::SequenceId session);
   /// Once per step, after every sequence settled: converts the step's share.
   void advance(int64_t step);
   /// A reservation lacks `bytes`: converts what may be converted now. Returns the bytes gained.
   size_t relieve(int64_t step, size_t bytes);
 
+  /// Null when the profile recomputes nothing.
+  Recompute* recompute() { return fidelity_ ? fidelity_->recompute() : nullptr; }
   void report(EngineStats& stats) const;
-  size_t scratch_bytes() const { return scratch_.size(); }
+  size_t scratch_bytes() const;
+  /// Names the codec of every tier of every class: two engines with equal fingerprints store equal bytes.
+  std::string fingerprint() const;
 
  private:
   Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& profile, const kernels::Kernels& kernels,
@@ -48,11 +64,13 @@ class Lifecycle {
   model::Executor& executor_;
   const format::EncodeOptions encode_;
   const int convert_tokens_per_step_;
-  cache::AgePolicy policy_;
+  std::unique_ptr<cache::Policy> policy_;
+  std::unique_ptr<Fidelity> fidelity_;             ///< null when no class has an anchor tier
   std::unique_ptr<cache::Controller> controller_;  ///< null when no class has a second tier
   std::vector<std::array<uint64_t, cache::kTiers>> fingerprints_;
   AlignedBuffer scratch_;  ///< one part per thread, allocated at the first conversion
   size_t scratch_floats_per_thread_ = 0;
+  double seconds_ = 0, step_seconds_ = 0, worst_step_seconds_ = 0;  ///< in convert(); of the present step; its maximum
 };
 
 }  // namespace varve::engine

@@ -67,7 +67,7 @@ std::optional<Recompute::Slice> Recompute::next(cache::SequenceId session, int m
     const Job& job = it->second;
     const int rows = std::min({tokens_per_step_, page_tokens_ - job.fed, max_rows});
     if (job.failed || rows <= 0) continue;
-    return Slice{job.reader, job.start + job.fed, job.start + job.fed + rows};
+    return Slice{job.session, job.reader, job.start + job.fed, job.start + job.fed + rows};
   }
   return std::nullopt;
 }

@@ -34,7 +34,7 @@ class Recompute {
 
   /// Positions [begin, end) of the session's tokens that its next step should feed to `reader`, at most max_rows.
   struct Slice {
-    cache::SequenceId reader = 0;
+    cache::SequenceId session = 0, reader = 0;
     int begin = 0, end = 0;
   };
   std::optional<Slice> next(cache::SequenceId session, int max_rows) const;

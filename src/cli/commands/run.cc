@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/anchors.h"
 #include "cli/command.h"
 #include "cli/documents.h"
 #include "cli/interrupt.h"
@@ -26,12 +27,19 @@ struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
   std::string prompt, system, chat_template, questions, summary;
-  std::vector<std::string> files;
+  std::vector<std::string> files, anchors;
   bool raw = false;
   bool json = false;
 };
 
 using Tokens = std::vector<int32_t>;
+
+/// What is read before the question: the anchors, then the other files.
+std::vector<std::string> documents(const RunOptions& options) {
+  std::vector<std::string> all = options.anchors;
+  all.insert(all.end(), options.files.begin(), options.files.end());
+  return all;
+}
 
 /// One prompt per question: the documents and the question through the model's chat template, or as they are.
 class PromptBuilder {
@@ -46,7 +54,7 @@ class PromptBuilder {
   }
 
   Result<Tokens> build(const std::string& question) const {
-    auto user = join_documents(options_.files, question);
+    auto user = join_documents(documents(options_), question);
     if (!user.ok()) return user.status();
     if (user->find_first_not_of(" \t\r\n") == std::string::npos) {
       return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
@@ -114,6 +122,24 @@ class Runner {
   const RunOptions& options_;
 };
 
+/// Marks the system message and the --anchor files of a prompt. A text that the tokenizer changes cannot be found, which
+/// is an error: the user counts on it.
+Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (!options.system.empty() && !options.raw) texts.emplace_back("--system", options.system);
+  for (const std::string& file : options.anchors) {
+    auto text = read_text(file);
+    if (!text.ok()) return text.status();
+    texts.emplace_back("--anchor " + file, std::move(*text));
+  }
+  for (const auto& [what, text] : texts) {
+    const auto span = find_text(*engine.model(), prompt, text);
+    if (!span.ok()) return Status(span.status().code(), what + ": " + span.status().message());
+    if (Status s = engine.mark(session, span->begin, span->end); !s.ok()) return s;
+  }
+  return {};
+}
+
 Status check_lengths(const std::vector<Tokens>& prompts, const Engine& engine) {
   for (const Tokens& p : prompts) {
     if (int(p.size()) >= engine.context_tokens()) {
@@ -151,7 +177,7 @@ Status run_all(const RunOptions& options) {
   if (!profile.ok()) return profile.status();
   // Files and an empty prompt are checked before a model is loaded for nothing.
   for (const std::string& q : questions) {
-    const auto text = join_documents(options.files, q);
+    const auto text = join_documents(documents(options), q);
     if (!text.ok()) return text.status();
     if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
       return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
@@ -174,6 +200,7 @@ Status run_all(const RunOptions& options) {
   Runner runner(**engine, options);
   const auto session = (*engine)->start();
   if (!session.ok()) return session.status();
+  if (Status s = mark_anchors(**engine, *session, prompts[0], options); !s.ok()) return s;
   if (options.questions.empty()) {
     auto run = runner.answer(*session, prompts[0], 0, now_s());
     if (!run.ok()) return run.status();
@@ -224,6 +251,9 @@ Action define_run(CLI::App& app) {
   app.add_option("-p,--prompt", options->prompt, "the question or text");
   app.add_option("-f,--file", options->files, "documents to read before the prompt, in this order; - is stdin")
       ->type_name("FILE");
+  app.add_option("--anchor", options->anchors,
+                 "like -f, read first, and its pages stay in the profile's anchor tier")
+      ->type_name("FILE");
   app.add_option("--questions", options->questions,
                  "one question a line, each on its own fork of the documents; answers as a JSON array with --json")
       ->type_name("FILE");
@@ -238,6 +268,7 @@ Action define_run(CLI::App& app) {
       "Examples:\n"
       "  varve run -m smollm2-135m -p \"Why is the sky blue?\"\n"
       "  varve run -m model.gguf -f report.txt -p \"What was the revenue?\" --profile minima --json\n"
+      "  varve run -m model.gguf --anchor rules.txt -f log.txt -p \"Which rule was broken?\"\n"
       "  varve run -m model.gguf -f manual.txt --questions questions.txt --json > answers.json\n"
       "The answer streams to stdout; the table of what it cost goes to stderr.");
   return [options] { return run_all(*options); };

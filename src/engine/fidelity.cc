@@ -1,0 +1,41 @@
+#include "engine/fidelity.h"
+
+namespace varve::engine {
+
+void Fidelity::keep(size_t cls, cache::PageId page, cache::Tier tier, const uint8_t* slot, size_t bytes) {
+  if (kept_) kept_->keep(cls, page, tier, slot, bytes);
+}
+
+cache::FidelitySource::State Fidelity::ask(cache::SequenceId session, size_t cls, cache::PageId page, int start) {
+  if (kept_ && !recomputing_.contains(page)) {
+    if (const State s = kept_->ask(session, cls, page, start); s != State::kNone) return s;
+  }
+  if (!recompute_) return State::kNone;
+  switch (recompute_->ask(session, page, start)) {
+    case Recompute::State::kReady: recomputing_.insert(page); return State::kReady;
+    case Recompute::State::kPending: recomputing_.insert(page); return State::kPending;
+    case Recompute::State::kNone: break;
+  }
+  recomputing_.erase(page);
+  return State::kNone;
+}
+
+cache::FidelitySource::Bytes Fidelity::bytes(size_t cls, cache::PageId page) {
+  if (recomputing_.contains(page)) return {recompute_->slot(cls, page), cache::Tier::kRecent, "recompute"};
+  return kept_->bytes(cls, page);
+}
+
+void Fidelity::done(size_t cls, cache::PageId page) {
+  if (recomputing_.erase(page) != 0) {
+    recompute_->done(page);
+  } else if (kept_) {
+    kept_->done(cls, page);
+  }
+}
+
+void Fidelity::forget(cache::PageId page) {
+  if (recomputing_.erase(page) != 0) recompute_->done(page);
+  if (kept_) kept_->forget(page);
+}
+
+}  // namespace varve::engine
