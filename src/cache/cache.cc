@@ -33,6 +33,10 @@ Status validate(const Config& config) {
     if (cls.slot_bytes[static_cast<size_t>(Tier::kRecent)] == 0) {
       return invalid_argument(who + ": recent slots have 0 bytes, every page is born there");
     }
+    if (cls.sink_bytes > cls.strip_bytes) {
+      return invalid_argument(who + ": the sinks have " + std::to_string(cls.sink_bytes) +
+                              " bytes, the strip that contains them has " + std::to_string(cls.strip_bytes));
+    }
     for (size_t t = 0; t < kTiers; ++t) {
       if (cls.slot_bytes[t] > config.budget_bytes) {
         return resource_exhausted(who + ": a " + kTierNames[t] + " slot has " + std::to_string(cls.slot_bytes[t]) +
@@ -121,6 +125,7 @@ std::vector<BlockEntry> Cache::blocks(SequenceId id, size_t cls) const {
                        .tokens = std::clamp(sequence->length - page.start, 0, state_->cls(cls).page_tokens),
                        .sealed = page.sealed,
                        .shared = page.requests > 1,
+                       .cached = page.cached,
                        .converting = page.converting});
   }
   return entries;
@@ -148,6 +153,7 @@ std::optional<PageInfo> Cache::page(PageId id) const {
                 .converting = page->converting,
                 .destination = page->destination,
                 .requests = page->requests,
+                .cached = page->cached,
                 .holder = 0,
                 .shortest_length = 0};
   for (const auto& [sequence_id, sequence] : state_->sequences()) {
@@ -167,6 +173,9 @@ ReadGuard Cache::read(std::span<const SequenceId> sequences) {
   guard.state_ = state_;
   return guard;
 }
+
+Status Cache::hold(size_t cls, PageId page) { return state_->hold(cls, page); }
+void Cache::release(size_t cls, PageId page) { state_->release(cls, page); }
 
 Result<Conversion> Cache::retier(size_t cls, PageId page, Tier to) {
   Conversion conversion;
@@ -188,6 +197,7 @@ PoolStats Cache::pool(size_t cls, Tier tier) const {
           .slots_total = pool->total(),
           .slots_free = pool->free(),
           .slots_live = pool->live(),
+          .slots_cached = pool->cached(),
           .slots_draining = pool->draining(),
           .slots_converting = pool->converting(),
           .slab_bytes = pool->allocated_bytes()};

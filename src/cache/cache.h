@@ -44,6 +44,9 @@ struct ClassConfig {
   int window = 0;
   std::array<size_t, kTiers> slot_bytes{};  ///< 0: the tier is not used by this class; recent must be used
   size_t strip_bytes = 0;                   ///< exact strip of one sequence; 0: none
+  /// First bytes of a strip that hold the exact rows of the first positions of the sequence (attention sinks), all of
+  /// them inside the first page. A sequence that starts from a prefix gets a copy; <= strip_bytes.
+  size_t sink_bytes = 0;
   /// Rows that one strip tile holds before they are coded into the slot; 0: truncate() may stop anywhere in the
   /// unsealed page, else only inside the open tile or at a tile boundary, because the rows of older tiles are no longer
   /// exact.
@@ -66,6 +69,7 @@ struct BlockEntry {
   int tokens;       ///< settled tokens in it
   bool sealed;      ///< full and settled: immutable, may be converted or shared
   bool shared;      ///< more than one sequence holds it
+  bool cached;      ///< the prefix cache holds it too
   bool converting;  ///< a retier is in flight
 };
 
@@ -78,16 +82,18 @@ struct PageInfo {
   bool converting;
   PageRef destination;  ///< of the conversion in flight, while converting
   uint32_t requests;    ///< sequences that hold it
-  SequenceId holder;    ///< the lowest id among them; 0: none is left (only a conversion keeps the page)
+  bool cached;          ///< the prefix cache holds it, see Cache::hold()
+  SequenceId holder;    ///< the lowest id among the sequences; 0: none is left (the cache or a conversion keeps the page)
   int shortest_length;  ///< settled tokens of the shortest of them: the page's age is counted from there
 };
 
-/// Every slot is in exactly one state: slots_free + slots_live + slots_converting = slots_total.
+/// Every slot is in exactly one state: slots_free + slots_live + slots_cached + slots_converting = slots_total.
 struct PoolStats {
   size_t slot_bytes;  ///< allocated per slot, padding included
   size_t slots_total;
   size_t slots_free;
-  size_t slots_live;        ///< mapped by a page, or kept by readers or as a conversion's source
+  size_t slots_live;        ///< mapped by a page of a sequence, or kept by readers or as a conversion's source
+  size_t slots_cached;      ///< mapped by a page that no sequence holds, only the prefix cache
   size_t slots_draining;    ///< of the live ones, those no page maps any more
   size_t slots_converting;  ///< destinations of conversions not yet published
   size_t slab_bytes;        ///< allocated: slots_total * slot_bytes
@@ -181,8 +187,16 @@ class Cache {
   /// after the guard is gone.
   ReadGuard read(std::span<const SequenceId> sequences);
 
-  /// Retier: takes a source reference and a destination slot. Errors: page not sealed, already converting, same tier,
-  /// tier not used by the class, stale id (kInvalidArgument), no room (kResourceExhausted).
+  /// The prefix cache's reference on a sealed page: it lives on when its last sequence lets go. There is at most one.
+  /// kInvalidArgument: stale id or other class, not sealed, held already (the second caller would share a reference
+  /// that only one of them may drop).
+  Status hold(size_t cls, PageId page);
+  /// Drops that reference. Idempotent: a page that is gone, of another class or not held is ignored.
+  void release(size_t cls, PageId page);
+
+  /// Retier: takes a source reference and a destination slot. A page that only the prefix cache holds can move too.
+  /// Errors: page not sealed, already converting, same tier, tier not used by the class, stale id (kInvalidArgument),
+  /// no room (kResourceExhausted).
   Result<Conversion> retier(size_t cls, PageId page, Tier to);
 
   const Config& config() const;

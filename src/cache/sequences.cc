@@ -37,13 +37,6 @@ PageId CacheState::new_page(size_t c, int start) {
   return pages_.add(page);
 }
 
-void CacheState::drop_request(PageId id) {
-  Page* page = pages_.find(id);
-  if (--page->requests != 0) return;
-  pool(page->cls, page->ref.tier)->drop(page->ref.slot, Hold::kMapping);
-  if (!page->converting) pages_.remove(id);
-}
-
 Result<SequenceId> CacheState::start() {
   Demand demand;
   for (size_t c = 0; c < config_.classes.size(); ++c) {
@@ -83,7 +76,7 @@ Result<SequenceId> CacheState::fork(SequenceId id) {
       const Page page = *pages_.find(page_id);
       if (page.start >= parent->length) break;  // reserved only
       if (page.sealed) {
-        ++pages_.find(page_id)->requests;
+        add_request(page_id);
         to.pages.push_back(page_id);
         continue;
       }

@@ -44,6 +44,8 @@ class CacheState {
 
   uint64_t guard(std::span<const SequenceId> ids);
   void release_guard(uint64_t id);
+  Status hold(size_t cls, PageId page);
+  void release(size_t cls, PageId page);
   /// Takes the source reference and the destination slot; *from and *to say where.
   Status begin_conversion(size_t cls, PageId page, Tier to, PageRef* from_ref, PageRef* to_ref);
   /// Ends a conversion; true when dst became the page.
@@ -71,6 +73,9 @@ class CacheState {
 
   Sequence* find(SequenceId id);
   PageId new_page(size_t cls, int start);
+  /// The one way in which a page changes hands: its slot's reference follows, and the page goes with its last owner.
+  void set_owners(PageId page, uint32_t requests, bool cached);
+  void add_request(PageId page);
   void drop_request(PageId page);
   Demand reserve_demand(const Sequence& sequence, int tokens) const;
   /// Bytes that growth for the demand would lack, keeping `headroom` free; 0: it fits.
