@@ -98,6 +98,9 @@ Cache::~Cache() = default;
 
 Result<SequenceId> Cache::start() { return state_->start(); }
 Result<SequenceId> Cache::fork(SequenceId sequence) { return state_->fork(sequence); }
+Result<SequenceId> Cache::start(const PrefixPages& prefix) { return state_->start(prefix, "start from a prefix"); }
+Result<SequenceId> Cache::fork(SequenceId sequence, int tokens) { return state_->fork(sequence, tokens); }
+size_t Cache::shortfall() const { return state_->shortfall(); }
 void Cache::finish(SequenceId sequence) { state_->finish(sequence); }
 Status Cache::reserve(SequenceId sequence, int tokens) { return state_->reserve(sequence, tokens); }
 size_t Cache::shortfall(SequenceId sequence, int tokens) const { return state_->shortfall(sequence, tokens); }
@@ -129,6 +132,14 @@ std::vector<BlockEntry> Cache::blocks(SequenceId id, size_t cls) const {
                        .converting = page.converting});
   }
   return entries;
+}
+
+PageId Cache::page_at(SequenceId id, size_t cls, int position) const {
+  const Sequence* sequence = std::as_const(*state_).find(id);
+  if (sequence == nullptr || cls >= sequence->classes.size() || position < 0) return 0;
+  const BlockTable& table = sequence->classes[cls];
+  const int index = position / state_->cls(cls).page_tokens - table.first;
+  return index < 0 || static_cast<size_t>(index) >= table.pages.size() ? 0 : table.pages[static_cast<size_t>(index)];
 }
 
 uint8_t* Cache::strip(SequenceId id, size_t cls) {
@@ -201,6 +212,23 @@ PoolStats Cache::pool(size_t cls, Tier tier) const {
           .slots_draining = pool->draining(),
           .slots_converting = pool->converting(),
           .slab_bytes = pool->allocated_bytes()};
+}
+
+size_t Cache::cached_pages() const {
+  size_t count = 0;
+  state_->pages().each([&](PageId, const Page& page) { count += page.cached; });
+  return count;
+}
+
+size_t Cache::cached_bytes() const {
+  size_t bytes = 0;
+  for (size_t c = 0; c < config().classes.size(); ++c) {
+    for (size_t t = 0; t < kTiers; ++t) {
+      const Pool* pool = state_->pool(c, static_cast<Tier>(t));
+      if (pool != nullptr) bytes += pool->cached() * pool->slot_bytes();
+    }
+  }
+  return bytes;
 }
 
 size_t Cache::strip_bytes_live() const {

@@ -11,8 +11,8 @@ namespace varve::cache {
 namespace {
 
 constexpr size_t index(Hold why) { return static_cast<size_t>(why); }
-constexpr std::array<const char*, kHolds> kHoldNames = {"mapping", "cached mapping", "reader",
-                                                        "conversion source", "conversion destination"};
+constexpr std::array<const char*, kHolds> kHoldNames = {"mapping", "cached mapping", "reader", "conversion source",
+                                                        "conversion destination"};
 
 }  // namespace
 
@@ -20,9 +20,7 @@ bool Pool::Slot::idle() const {
   return std::all_of(holds.begin(), holds.end(), [](uint32_t n) { return n == 0; });
 }
 
-bool Pool::Slot::draining() const {
-  return !idle() && !converting() && !cached() && holds[index(Hold::kMapping)] == 0;
-}
+bool Pool::Slot::draining() const { return !idle() && !converting() && !cached() && holds[index(Hold::kMapping)] == 0; }
 
 Pool::Pool(std::string name, size_t slot_bytes, size_t slab_bytes, Budget* budget, bool poison)
     : name_(std::move(name)),
@@ -168,8 +166,9 @@ Status Pool::check(const std::vector<std::array<uint32_t, kHolds>>& expected) co
       draining != draining_) {
     return fail("counters disagree: total " + std::to_string(total_) + "/" + std::to_string(total) + ", free " +
                 std::to_string(free_.size()) + "/" + std::to_string(idle) + ", cached " + std::to_string(cached_) +
-                "/" + std::to_string(cached) + ", converting " + std::to_string(converting_) + "/" + std::to_string(converting) + ", draining " +
-                std::to_string(draining_) + "/" + std::to_string(draining));
+                "/" + std::to_string(cached) + ", converting " + std::to_string(converting_) + "/" +
+                std::to_string(converting) + ", draining " + std::to_string(draining_) + "/" +
+                std::to_string(draining));
   }
   if (free() + live() + this->cached() + this->converting() != total_) {
     return fail("free + live + cached + converting is not total");

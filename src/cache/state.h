@@ -36,11 +36,15 @@ class CacheState {
 
   Result<SequenceId> start();
   Result<SequenceId> fork(SequenceId id);
+  /// `what` begins the message of a failure.
+  Result<SequenceId> start(const PrefixPages& prefix, const std::string& what);
+  Result<SequenceId> fork(SequenceId id, int tokens);
   void finish(SequenceId id);
   Status reserve(SequenceId id, int tokens);
   Status settle(SequenceId id, int tokens);
   Status truncate(SequenceId id, int tokens);
   size_t shortfall(SequenceId id, int tokens) const;
+  size_t shortfall() const { return missing_bytes(strip_demand(), headroom_); }
 
   uint64_t guard(std::span<const SequenceId> ids);
   void release_guard(uint64_t id);
@@ -77,6 +81,10 @@ class CacheState {
   void set_owners(PageId page, uint32_t requests, bool cached);
   void add_request(PageId page);
   void drop_request(PageId page);
+  /// The first page of class c that a sequence of `tokens` tokens needs for its next row.
+  int first_needed(size_t c, int tokens) const;
+  Status validate(const PrefixPages& prefix, const std::string& what) const;
+  Demand strip_demand() const;
   Demand reserve_demand(const Sequence& sequence, int tokens) const;
   /// Bytes that growth for the demand would lack, keeping `headroom` free; 0: it fits.
   size_t missing_bytes(const Demand& demand, size_t headroom) const;
