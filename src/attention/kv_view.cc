@@ -9,11 +9,13 @@ StripRows strip_rows(const format::StripLayout* layout, const format::LayerGeome
   if (!owns_strip(layout, ordinal)) return {};
   const auto at = static_cast<size_t>(ordinal);
   const auto head_dim = static_cast<size_t>(layer.head.head_dim);
-  const size_t sink = static_cast<size_t>(layout->sink_tokens) * head_dim;
-  const size_t open = static_cast<size_t>(kTileTokens) * head_dim;
-  auto* rows = reinterpret_cast<uint16_t*>(strip + layout->layer_offset[at] +
-                                           static_cast<size_t>(kv_head) * layout->head_bytes[at]);
-  return {.sinks = {rows, rows + sink + open}, .open = {rows + sink, rows + sink + open + sink}};
+  const auto head = static_cast<size_t>(kv_head);
+  const auto rows = [&](size_t offset, int tokens) -> HalfRows {
+    auto* k = reinterpret_cast<uint16_t*>(strip + offset);
+    return {k, k + static_cast<size_t>(tokens) * head_dim};
+  };
+  return {.sinks = rows(layout->sink_offset[at] + head * layout->sink_head_bytes[at], layout->sink_tokens),
+          .open = rows(layout->open_offset[at] + head * layout->open_head_bytes[at], kTileTokens)};
 }
 
 HalfRows scratch_tail(const SequenceState& sequence, const format::LayerGeometry& layer, int kv_head,

@@ -30,7 +30,7 @@ struct StripRows {
 StripRows strip_rows(const format::StripLayout* layout, const format::LayerGeometry& layer, int ordinal, int kv_head,
                      uint8_t* strip);
 inline bool owns_strip(const format::StripLayout* layout, int ordinal) {
-  return layout != nullptr && layout->head_bytes[static_cast<size_t>(ordinal)] > 0;
+  return layout != nullptr && layout->open_head_bytes[static_cast<size_t>(ordinal)] > 0;
 }
 
 /// Rows of one KV head of a sequence's tail in the class's scratch (K rows of the tail, then its V rows).

@@ -72,13 +72,17 @@ StripLayout strip_layout(const std::vector<LayerGeometry>& layers, const std::ve
                          int sink_tokens) {
   StripLayout strip;
   strip.sink_tokens = sink_tokens;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    strip.layer_offset.push_back(strip.bytes);
-    const size_t row_bytes = static_cast<size_t>(layers[i].head.head_dim) * sizeof(half_t);
-    const size_t rows = 2 * static_cast<size_t>(sink_tokens + kTileTokens);  // K and V
-    strip.head_bytes.push_back(is_direct(recent_formats[i]) ? 0 : rows * row_bytes);
-    strip.bytes += static_cast<size_t>(layers[i].kv_heads) * strip.head_bytes.back();
-  }
+  const auto add_region = [&](int tokens, std::vector<size_t>* offset, std::vector<size_t>* head_bytes) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const size_t row_bytes = 2 * static_cast<size_t>(layers[i].head.head_dim) * sizeof(half_t);  // K and V
+      offset->push_back(strip.bytes);
+      head_bytes->push_back(is_direct(recent_formats[i]) ? 0 : static_cast<size_t>(tokens) * row_bytes);
+      strip.bytes += static_cast<size_t>(layers[i].kv_heads) * head_bytes->back();
+    }
+  };
+  add_region(sink_tokens, &strip.sink_offset, &strip.sink_head_bytes);
+  strip.sink_bytes = strip.bytes;  // whole cache lines: head_dim is a multiple of 16
+  add_region(kTileTokens, &strip.open_offset, &strip.open_head_bytes);
   return strip;
 }
 

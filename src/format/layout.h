@@ -49,14 +49,18 @@ Status check_layout(const std::vector<LayerGeometry>& layers, const std::vector<
 SlotLayout slot_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats,
                        int page_tokens);
 
-/// The exact (f16) strip of one sequence in one class: `sink_tokens` first rows, then the open tile.
-/// Per layer and KV head: K sink rows, K open rows, V sink rows, V open rows, each [tokens][head_dim] f16.
+/// The exact (f16) strip of one sequence in one class. First the sink rows (the sequence's `sink_tokens` first) of all
+/// layers, then the open tiles of all layers, so that the sinks are one region that can be copied without knowing what
+/// is in it. In both regions, per layer and KV head: K rows, then V rows, each [tokens][head_dim] f16.
 /// Layers in a direct (f16) format own no strip; when no layer needs one, bytes is 0.
 inline constexpr int kMaxSinkTokens = 16;
 struct StripLayout {
-  int sink_tokens = 0;  ///< at most kMaxSinkTokens
-  std::vector<size_t> layer_offset;
-  std::vector<size_t> head_bytes;
+  int sink_tokens = 0;                  ///< at most kMaxSinkTokens
+  std::vector<size_t> sink_offset;      ///< of a layer's sink rows, by ordinal
+  std::vector<size_t> sink_head_bytes;  ///< sink rows of one KV head
+  std::vector<size_t> open_offset;      ///< of a layer's open tiles, by ordinal; counted from the strip's start
+  std::vector<size_t> open_head_bytes;  ///< open tile of one KV head; 0 where the layer owns no strip
+  size_t sink_bytes = 0;                ///< the sink rows are bytes [0, sink_bytes) of the strip
   size_t bytes = 0;
 };
 StripLayout strip_layout(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& recent_formats,

@@ -81,12 +81,13 @@ TEST_P(Steps, ChunksDoNotChangeTheCache) {
           }
         }
       }
+      now.emplace_back(sequence.strip(), sequence.strip() + cls.strip().sink_bytes);
       // Of the open tile, the rows in use: the rest are leftovers.
-      for (int layer = 0; layer < 2; ++layer) {
-        const size_t bytes = cls.strip().head_bytes[static_cast<size_t>(layer)];
+      for (size_t layer = 0; layer < 2; ++layer) {
+        const size_t bytes = cls.strip().open_head_bytes[layer];
         for (size_t h = 0; h < 2; ++h) {
-          const uint8_t* k = sequence.strip() + cls.strip().layer_offset[static_cast<size_t>(layer)] + h * bytes;
-          const size_t used = static_cast<size_t>(spec.sink_tokens + kTokens % 64) * 64 * sizeof(half_t);
+          const uint8_t* k = sequence.strip() + cls.strip().open_offset[layer] + h * bytes;
+          const size_t used = static_cast<size_t>(kTokens % 64) * 64 * sizeof(half_t);
           now.emplace_back(k, k + used);
           now.emplace_back(k + bytes / 2, k + bytes / 2 + used);
         }

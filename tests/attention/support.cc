@@ -173,13 +173,12 @@ void TestSequence::fill_page(int index, int past) {
 
 void TestSequence::fill_strip(int past) {
   const format::StripLayout& layout = cls_->strip();
-  const size_t dim = static_cast<size_t>(cls_->spec().head_dim);
   const int open_start = past / kTileTokens * kTileTokens;
   for (int i = 0; i < static_cast<int>(cls_->layers().size()); ++i) {
     if (!cls_->owns_strip(i)) continue;
     for (int h = 0; h < cls_->spec().kv_heads; ++h) {
-      uint8_t* to = strip_.data() + layout.layer_offset[static_cast<size_t>(i)] +
-                    static_cast<size_t>(h) * layout.head_bytes[static_cast<size_t>(i)];
+      const auto at = static_cast<size_t>(i), head = static_cast<size_t>(h);
+      uint8_t* to = nullptr;
       const auto copy = [&](const std::vector<float>& rows, int first, int n) {
         for (const float x : half_rows(rows, h, first, n)) {
           const half_t half = float_to_half(x);
@@ -187,13 +186,15 @@ void TestSequence::fill_strip(int past) {
           to += 2;
         }
       };
-      const LayerRows& rows = rows_[static_cast<size_t>(i)];
-      for (const std::vector<float>* side : {&rows.k, &rows.v}) {
-        const int sinks = std::min(layout.sink_tokens, past);
-        copy(*side, 0, sinks);
-        to += static_cast<size_t>(layout.sink_tokens - sinks) * 2 * dim;
-        copy(*side, open_start, past - open_start);
-        to += static_cast<size_t>(kTileTokens - (past - open_start)) * 2 * dim;
+      const LayerRows& rows = rows_[at];
+      for (const bool value : {false, true}) {
+        const std::vector<float>& side = value ? rows.v : rows.k;
+        to = strip_.data() + layout.sink_offset[at] + head * layout.sink_head_bytes[at] +
+             (value ? layout.sink_head_bytes[at] / 2 : 0);
+        copy(side, 0, std::min(layout.sink_tokens, past));
+        to = strip_.data() + layout.open_offset[at] + head * layout.open_head_bytes[at] +
+             (value ? layout.open_head_bytes[at] / 2 : 0);
+        copy(side, open_start, past - open_start);
       }
     }
   }

@@ -50,7 +50,7 @@ class TestClass {
   const format::SlotLayout& slot(int tier) const { return slots_[static_cast<size_t>(tier)]; }
   const format::StripLayout& strip() const { return strip_; }
   const format::RotaryTable* rotary() const { return rotary_.get(); }
-  bool owns_strip(int ordinal) const { return strip_.head_bytes[static_cast<size_t>(ordinal)] > 0; }
+  bool owns_strip(int ordinal) const { return strip_.open_head_bytes[static_cast<size_t>(ordinal)] > 0; }
 
  private:
   ClassSpec spec_;

@@ -70,16 +70,19 @@ TEST(SlotLayout, StripHoldsSinksAndTheOpenTile) {
   Class c;
   const auto formats = uniform("int8", Centre::kRotary);
   const StripLayout strip = strip_layout(c.layers, formats, 4);
-  EXPECT_EQ(strip.head_bytes[0], static_cast<size_t>(2 * (4 + 64) * 64 * 2));
-  EXPECT_EQ(strip.head_bytes[1], static_cast<size_t>(2 * (4 + 64) * 80 * 2));
-  EXPECT_EQ(strip.layer_offset[0], 0u);
-  EXPECT_EQ(strip.layer_offset[1], 2 * strip.head_bytes[0]);
-  EXPECT_EQ(strip.bytes, 2 * strip.head_bytes[0] + strip.head_bytes[1]);
+  // K and V of each KV head, two heads of 64 and one of 80: the sinks of all layers first, then all open tiles.
+  EXPECT_EQ(strip.sink_head_bytes, (std::vector<size_t>{2 * 4 * 64 * 2, 2 * 4 * 80 * 2}));
+  EXPECT_EQ(strip.open_head_bytes, (std::vector<size_t>{2 * 64 * 64 * 2, 2 * 64 * 80 * 2}));
+  EXPECT_EQ(strip.sink_bytes, 2 * strip.sink_head_bytes[0] + strip.sink_head_bytes[1]);
+  EXPECT_EQ(strip.sink_offset, (std::vector<size_t>{0, 2 * strip.sink_head_bytes[0]}));
+  EXPECT_EQ(strip.open_offset, (std::vector<size_t>{strip.sink_bytes, strip.sink_bytes + 2 * strip.open_head_bytes[0]}));
+  EXPECT_EQ(strip.bytes, strip.sink_bytes + 2 * strip.open_head_bytes[0] + strip.open_head_bytes[1]);
 
   EXPECT_EQ(strip_layout(c.layers, uniform("f16", Centre::kNone), 4).bytes, 0u);
   const StripLayout mixed = strip_layout(c.layers, {*parse_format("f16", Centre::kNone), formats[1]}, 0);
-  EXPECT_EQ(mixed.head_bytes[0], 0u);
-  EXPECT_EQ(mixed.layer_offset[1], 0u);
+  EXPECT_EQ(mixed.sink_bytes, 0u);
+  EXPECT_EQ(mixed.open_head_bytes[0], 0u);
+  EXPECT_EQ(mixed.open_offset[1], 0u);
   EXPECT_EQ(mixed.bytes, static_cast<size_t>(2 * 64 * 80 * 2));
 }
 
