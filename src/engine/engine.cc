@@ -135,6 +135,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     cc.window = c.window;
     for (size_t t = 0; t < cache::kTiers; ++t) cc.slot_bytes[t] = c.slots[t].bytes;
     cc.strip_bytes = c.strip.bytes;
+    cc.sink_bytes = c.strip.sink_bytes;
     cc.tile_tokens = c.strip.bytes != 0 ? format::kTileTokens : 0;
   }
   auto cache = cache::Cache::create(config);
@@ -208,6 +209,7 @@ Result<Opened> Engine::open(std::span<const int32_t> prompt, const OpenOptions& 
   }
   size_t promised = 0;
   if (Status s = e.admit(options.expected_tokens, &promised); !s.ok()) return s;
+  if (const size_t lacking = e.cache->shortfall(); lacking != 0) e.relieve(lacking);
   Opened out;
   if (e.prefixes) {
     auto hit = e.prefixes->start(prompt, options.tenant);
