@@ -58,6 +58,10 @@ const char* tier_name(Tier tier) {
   return i < kTiers ? kTierNames[i] : "unknown";
 }
 
+int first_needed_page(const ClassConfig& cls, int tokens) {
+  return cls.window == 0 ? 0 : std::max(0, tokens - cls.window + 1) / cls.page_tokens;
+}
+
 CacheState::CacheState(const Config& config) : config_(config), budget_{config.budget_bytes, 0} {
   const size_t slab_bytes = std::min(config.slab_bytes, config.budget_bytes / kLeastSlabsPerBudget);
   for (size_t c = 0; c < config_.classes.size(); ++c) {
@@ -212,6 +216,11 @@ PoolStats Cache::pool(size_t cls, Tier tier) const {
           .slots_draining = pool->draining(),
           .slots_converting = pool->converting(),
           .slab_bytes = pool->allocated_bytes()};
+}
+
+uint32_t Cache::requests(PageId id) const {
+  const Page* page = state_->pages().find(id);
+  return page == nullptr ? 0 : page->requests;
 }
 
 size_t Cache::cached_pages() const {

@@ -53,6 +53,10 @@ struct ClassConfig {
   int tile_tokens = 0;
 };
 
+/// The first page that a sequence of `tokens` tokens needs for its next row, which reads keys at positions from
+/// tokens - window + 1 on.
+int first_needed_page(const ClassConfig& cls, int tokens);
+
 struct Config {
   std::vector<ClassConfig> classes;
   size_t budget_bytes = 0;       ///< of all slabs together; the sum over pools never exceeds it
@@ -225,8 +229,9 @@ class Cache {
 
   const Config& config() const;
   PoolStats pool(size_t cls, Tier tier) const;
-  size_t cached_pages() const;  ///< pages that the prefix cache holds
-  size_t cached_bytes() const;  ///< of the slots that only the prefix cache keeps
+  uint32_t requests(PageId page) const;  ///< sequences that hold the page; 0 for an unknown id. Cheaper than page()
+  size_t cached_pages() const;           ///< pages that the prefix cache holds
+  size_t cached_bytes() const;           ///< of the slots that only the prefix cache keeps
   size_t strip_bytes_live() const;
   size_t allocated_bytes() const;  ///< slabs of all pools and strips: what the budget limits
   size_t budget_bytes() const;

@@ -100,12 +100,6 @@ Result<SequenceId> CacheState::fork(SequenceId id) {
   return child_id;
 }
 
-int CacheState::first_needed(size_t c, int tokens) const {
-  // The row at `tokens` reads keys from tokens - window + 1 on.
-  const ClassConfig& config = cls(c);
-  return config.window == 0 ? 0 : std::max(0, tokens - config.window + 1) / config.page_tokens;
-}
-
 Status CacheState::validate(const PrefixPages& prefix, const std::string& what) const {
   const size_t classes = config_.classes.size();
   const std::string head = what + " of " + std::to_string(prefix.tokens) + " tokens: ";
@@ -124,7 +118,7 @@ Status CacheState::validate(const PrefixPages& prefix, const std::string& what) 
       return invalid_argument(head + std::to_string(prefix.sinks[c].size()) + " bytes of sinks" + in_class +
                               ", which has " + std::to_string(config.sink_bytes));
     }
-    const int first = first_needed(c, prefix.tokens);
+    const int first = first_needed_page(cls(c), prefix.tokens);
     const size_t needed = static_cast<size_t>(prefix.tokens / config.page_tokens - first);
     if (prefix.pages[c].size() != needed) {
       return invalid_argument(head + std::to_string(prefix.pages[c].size()) + " pages" + in_class + ", needed are " +
@@ -157,7 +151,7 @@ Result<SequenceId> CacheState::start(const PrefixPages& prefix, const std::strin
   sequence.classes.resize(config_.classes.size());
   for (size_t c = 0; c < config_.classes.size(); ++c) {
     BlockTable& table = sequence.classes[c];
-    table.first = first_needed(c, prefix.tokens);
+    table.first = first_needed_page(cls(c), prefix.tokens);
     table.pages = prefix.pages[c];
     for (const PageId page : table.pages) add_request(page);
     if (strips(c) == nullptr) continue;
@@ -182,7 +176,7 @@ Result<SequenceId> CacheState::fork(SequenceId id, int tokens) {
   prefix.tokens = tokens;
   for (size_t c = 0; c < config_.classes.size(); ++c) {
     const BlockTable& table = parent->classes[c];
-    const int first = first_needed(c, tokens);
+    const int first = first_needed_page(cls(c), tokens);
     if (first < table.first && tokens != 0) {
       return unsupported(what + " of " + std::to_string(tokens) + " tokens needs keys below " +
                          std::to_string(table.first * cls(c).page_tokens) + ", which left the window of " +
@@ -293,7 +287,7 @@ Status CacheState::truncate(SequenceId id, int tokens) {
                            std::to_string(sequence->length / tile * tile) + in_class);
       }
       const int kept_from = sequence->classes[c].first * config.page_tokens;
-      if (sequence->classes[c].first > first_needed(c, tokens)) {
+      if (sequence->classes[c].first > first_needed_page(cls(c), tokens)) {
         return unsupported(what + "needs keys below " + std::to_string(kept_from) + ", which left the window of " +
                            std::to_string(config.window) + in_class);
       }

@@ -81,8 +81,6 @@ class CacheState {
   void set_owners(PageId page, uint32_t requests, bool cached);
   void add_request(PageId page);
   void drop_request(PageId page);
-  /// The first page of class c that a sequence of `tokens` tokens needs for its next row.
-  int first_needed(size_t c, int tokens) const;
   Status validate(const PrefixPages& prefix, const std::string& what) const;
   Demand strip_demand() const;
   Demand reserve_demand(const Sequence& sequence, int tokens) const;
