@@ -210,7 +210,7 @@ TEST(Controller, NoRoomIsCountedWithItsReasonAndTriedAgain) {
 }
 
 TEST(Controller, AWishForAnUnusedTierIsCountedAndNotQueued) {
-  struct AnchorPolicy : Policy {
+  struct AnchorPolicy : PagePolicy {
     Wish wanted(const PageFeatures&) const override { return {Tier::kAnchor, "test"}; }
   } policy;
   auto cache = make(small_config(8));

@@ -23,7 +23,7 @@ constexpr uint32_t kSeeds = 64 / testing::kSanitizerSlowdown;
 
 /// Recent -> Stale1 -> Stale2 by age, and all the way back up at random-looking ages, so that every pair of tiers
 /// occurs.
-class RestlessPolicy final : public Policy {
+class RestlessPolicy final : public PagePolicy {
  public:
   Wish wanted(const PageFeatures& f) const override {
     const auto has = [&](Tier t) { return f.tier_bytes[static_cast<size_t>(t)] != 0; };

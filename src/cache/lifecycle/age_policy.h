@@ -5,7 +5,7 @@
 
 namespace varve::cache {
 
-class AgePolicy final : public Policy {
+class AgePolicy final : public PagePolicy {
  public:
   /// recent_tokens >= 0: a page is stale when at least this many settled tokens follow it.
   explicit AgePolicy(int recent_tokens) : recent_tokens_(recent_tokens) {}
