@@ -1,10 +1,14 @@
 // Time of one layer of one step (append, partial, merge) at the shape of smollm2-135m (9 query heads, 3 KV heads,
 // head_dim 64, pages of 256) on one thread. Decode: one row over a long past. Prefill: a chunk of 512 rows.
 //   micro_attention --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
+// mass: decode without and with page mass collection in every layer, in turns.
 // Pages that a row attends to are "<format>" or, for mixed, int8 for the newest 512 tokens and k4v3 before.
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -84,7 +88,7 @@ class Fixture {
     if (!(tiers.stale == tiers.recent)) convert(past);
   }
 
-  void plan(int past, int rows) {
+  void plan(int past, int rows, const MassRequest& mass = {}) {
     while (static_cast<int>(slots_.size()) * kPageTokens < past + rows) {
       slots_.emplace_back(recent_.bytes);
       layouts_.push_back(&recent_);
@@ -96,7 +100,7 @@ class Fixture {
     for (size_t i = 0; i < slots_.size(); ++i) {
       view.pages.push_back({slots_[i].data(), layouts_[i], static_cast<int>(i) * kPageTokens});
     }
-    const Status status = attention_->plan(std::vector<SequenceView>{view});
+    const Status status = attention_->plan(std::vector<SequenceView>{view}, mass);
     if (!status.ok()) std::abort();
   }
 
@@ -156,6 +160,28 @@ void run_step(benchmark::State& state, const Tiers& tiers, int past, int rows) {
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }
 
+/// The layer of a decode step without and with page mass collection, in turns; medians of both.
+void run_mass(benchmark::State& state, const Tiers& tiers, int past) {
+  Fixture fixture(tiers, past, 1);
+  std::array<std::vector<double>, 2> seconds;
+  for (auto _ : state) {
+    for (const bool collect : {false, true}) {
+      fixture.plan(past, 1, {.rows = collect ? 1 : 0});
+      const auto start = std::chrono::steady_clock::now();
+      fixture.run();
+      seconds[collect].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+  }
+  const auto median_us = [](std::vector<double>& x) {
+    std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
+    return x[x.size() / 2] * 1e6;
+  };
+  const double without = median_us(seconds[0]), with = median_us(seconds[1]);
+  state.counters["without_us"] = without;
+  state.counters["with_us"] = with;
+  state.counters["overhead_%"] = (with / without - 1) * 100;
+}
+
 }  // namespace
 }  // namespace varve::attention
 
@@ -169,6 +195,11 @@ int main(int argc, char** argv) {
                                    [=](benchmark::State& state) { run_step(state, tiers, past, 1); })
           ->Unit(benchmark::kMicrosecond);
     }
+  }
+  for (const auto& tiers : varve::attention::all_tiers()) {
+    benchmark::RegisterBenchmark((std::string("mass/") + tiers.name + "/7900").c_str(), [=](benchmark::State& state) {
+      varve::attention::run_mass(state, tiers, 7900);
+    })->Unit(benchmark::kMicrosecond);
   }
   for (const auto& tiers : varve::attention::all_tiers()) {
     if (tiers.recent == tiers.stale && std::string(tiers.name) != "f16") continue;

@@ -23,6 +23,8 @@ struct Segment {
   TileView view;
   int first = 0;  ///< attended tokens [first, last) of the tile
   int last = 0;
+  int position = 0;  ///< of the tile
+  bool sinks = false;
   /// f16 rows have scores for the attended tokens alone, coded tiles for all 64 with -inf elsewhere.
   bool coded() const { return view.plane != nullptr; }
   int scores() const { return coded() ? kTileTokens : last - first; }
@@ -79,6 +81,7 @@ class DecodeItem {
 
   void find_segments() {
     const HeadView head = step_.head(unit_.sequence, unit_.kv_head);
+    sink_tokens_ = head.sink_tokens;
     const int position = head.sequence->view.past + unit_.first_row;
     const int cut_begin = (unit_.first_cut + cut_) * unit_.cut_tokens;
     const int begin = std::max(cut_begin, first_key(position, step_.layer->window));
@@ -90,10 +93,10 @@ class DecodeItem {
       if (first < sinks) {
         TileView rows;
         rows.rows = head.sinks;
-        segment_[static_cast<size_t>(segments_++)] = {rows, first, std::min(sinks, last)};
+        segment_[static_cast<size_t>(segments_++)] = {rows, first, std::min(sinks, last), tile, true};
         first = sinks;
       }
-      if (first < last) segment_[static_cast<size_t>(segments_++)] = {head.tile(tile), first, last};
+      if (first < last) segment_[static_cast<size_t>(segments_++)] = {head.tile(tile), first, last, tile, false};
     }
   }
 
@@ -155,6 +158,11 @@ class DecodeItem {
 
   /// Scores of head g become weights; m and l of the cut are stored.
   void softmax(int g) {
+    float* mass = mass_row(g);
+    if (mass != nullptr) {
+      const TileRange range = unit_.tiles_of_cut(cut_);
+      std::fill(mass + range.begin, mass + range.end, 0.0f);
+    }
     float max = kMinusInfinity;
     bool broken = false;  // a NaN score: maxima may pass over it, sums do not
     for (int s = 0; s < segments_; ++s) {
@@ -177,10 +185,30 @@ class DecodeItem {
     if (broken) max = std::numeric_limits<float>::quiet_NaN();
     float sum = 0;
     for (int s = 0; s < segments_; ++s) {
-      sum += kernels_.exp_sum(scores(s) + g * kTileTokens, segment_[static_cast<size_t>(s)].scores(), max);
+      const Segment& segment = segment_[static_cast<size_t>(s)];
+      float* weights = scores(s) + g * kTileTokens;
+      const float segment_sum = kernels_.exp_sum(weights, segment.scores(), max);
+      sum += segment_sum;
+      if (mass != nullptr && !segment.sinks) {
+        mass[segment.position / kTileTokens - unit_.first_tile] = page_part(segment, weights, segment_sum);
+      }
     }
     step_.max[slot(g)] = max;
     step_.sum[slot(g)] = broken ? max : sum;
+  }
+
+  /// Mass of head g by tile; null where none is collected.
+  float* mass_row(int g) const {
+    return step_.tile_mass != nullptr && unit_.scored > 0 ? step_.tile_mass + unit_.mass_row(g) : nullptr;
+  }
+
+  /// A segment's sum without sinks: before the first tile is sealed they are rows of the tail.
+  float page_part(const Segment& segment, const float* weights, float sum) const {
+    const int sinks = sink_tokens_ - segment.position;
+    if (segment.coded() || segment.first >= sinks) return sum;
+    sum = 0;
+    for (int t = sinks; t < segment.last; ++t) sum += weights[t - segment.first];
+    return sum;
   }
 
   void accumulate() {
@@ -248,6 +276,7 @@ class DecodeItem {
   const int head_dim_;
   std::array<Segment, kMaxSegments> segment_;
   int segments_ = 0;
+  int sink_tokens_ = 0;
   const uint8_t* centre_plane_ = nullptr;  ///< whose centre page_terms hold
 };
 

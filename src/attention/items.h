@@ -24,6 +24,7 @@ struct LayerStep {
   float* max = nullptr;      ///< [slots]
   float* sum = nullptr;      ///< [slots]
   float* out = nullptr;      ///< [slots][head_dim]
+  float* tile_mass = nullptr;  ///< Unit::mass_row; null: no mass is collected in this layer
 
   HeadView head(int sequence, int kv_head) const;
 };

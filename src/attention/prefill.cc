@@ -56,6 +56,10 @@ class PrefillItem {
     max_ = step.max + slot;
     sum_ = step.sum + slot;
     out_ = step.out + slot * static_cast<size_t>(head_dim_);
+    if (step.tile_mass != nullptr && unit_.scored > 0) {
+      mass_ = step.tile_mass;
+      cut_tiles_ = unit_.tiles_of_cut(item.cut);
+    }
   }
 
   void run() {
@@ -66,7 +70,9 @@ class PrefillItem {
     std::fill_n(out_, static_cast<size_t>(rows) * static_cast<size_t>(head_dim_), 0.0f);
     const int begin = std::max(cut_begin_, first_key(first_position_, step_.layer->window)) / kTileTokens * kTileTokens;
     const int end = std::min(cut_begin_ + unit_.cut_tokens, first_position_ + unit_.rows);
+    clear_mass();
     for (int key = begin; key < end; key += kKeyBlock) attend(key, std::min(kKeyBlock, end - key));
+    finish_mass();
   }
 
  private:
@@ -136,7 +142,9 @@ class PrefillItem {
       const int to = std::clamp(position + 1 - key, 0, n);
       masked |= from > 0 || to < n;
       for (int g = 0; g < group_; ++g) {
-        softmax(r * group_ + g, from, to, n, scores + static_cast<size_t>((r - first_row) * group_ + g) * kKeyBlock);
+        float* row_scores = scores + static_cast<size_t>((r - first_row) * group_ + g) * kKeyBlock;
+        softmax(r * group_ + g, from, to, n, row_scores);
+        if (mass_ != nullptr && r >= unit_.rows - unit_.scored) keep_mass(r * group_ + g, key, from, to, row_scores);
       }
     }
     if (masked && !finite(scratch_.v_block, at(n))) {
@@ -175,6 +183,44 @@ class PrefillItem {
     sum_[row] += kernels_.exp_sum(scores, n, max);
   }
 
+  /// Mass of the scored row `i` (of scored * group), and the maximum that each tile of it refers to.
+  float* mass_row(int i) const { return mass_ + unit_.mass_row(i); }
+  float* reference_row(int i) const { return mass_row(unit_.scored * group_ + i); }
+
+  void clear_mass() {
+    if (mass_ == nullptr) return;
+    for (int i = 0; i < unit_.scored * group_; ++i) {
+      std::fill(mass_row(i) + cut_tiles_.begin, mass_row(i) + cut_tiles_.end, 0.0f);
+    }
+  }
+
+  /// Weights [from, to) of a block at position `key` go to their tiles, sinks apart. They refer to the row's maximum of
+  /// this moment.
+  void keep_mass(int row, int key, int from, int to, const float* weights) {
+    const int i = row - (unit_.rows - unit_.scored) * group_;
+    from = std::max(from, head_.sink_tokens - key);
+    for (int t = from; t < to;) {
+      const int end = std::min(to, (t / kTileTokens + 1) * kTileTokens);
+      const int tile = (key + t) / kTileTokens - unit_.first_tile;
+      float sum = 0;
+      for (; t < end; ++t) sum += weights[t];
+      mass_row(i)[tile] = sum;
+      reference_row(i)[tile] = max_[row];
+    }
+  }
+
+  /// Brings all tiles under the row's final maximum.
+  void finish_mass() {
+    if (mass_ == nullptr) return;
+    for (int i = 0; i < unit_.scored * group_; ++i) {
+      const float max = max_[(unit_.rows - unit_.scored) * group_ + i];
+      float* mass = mass_row(i);
+      for (int t = cut_tiles_.begin; t < cut_tiles_.end; ++t) {
+        if (mass[t] != 0.0f) mass[t] *= std::exp(reference_row(i)[t] - max);
+      }
+    }
+  }
+
   static bool finite(const float* x, size_t n) {
     float probe = 0;  // finite * 0 sums to 0, anything else to NaN
     for (size_t i = 0; i < n; ++i) probe += x[i] * 0.0f;
@@ -210,6 +256,8 @@ class PrefillItem {
   float* max_;  ///< [rows * group]
   float* sum_;  ///< [rows * group]
   float* out_;  ///< [rows * group][head_dim]
+  float* mass_ = nullptr;  ///< set where the unit has scored rows
+  TileRange cut_tiles_;    ///< of the item, counted from the unit's first
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "format/codec.h"
+
 namespace varve::attention {
 namespace {
 
@@ -14,6 +16,14 @@ void add_unit(const Shape& shape, const SequenceRows& sequence, Unit unit, Sched
   unit.cuts = last_position / unit.cut_tokens - unit.first_cut + 1;
   unit.slot = schedule->slots;
   schedule->slots += static_cast<size_t>(unit.cuts) * static_cast<size_t>(unit.rows * shape.group);
+  unit.scored = std::clamp(unit.first_row + unit.rows - (sequence.rows - sequence.scored), 0, unit.rows);
+  if (unit.scored > 0) {
+    unit.first_tile = first_key(first_position, shape.window) / format::kTileTokens;
+    unit.tiles = last_position / format::kTileTokens - unit.first_tile + 1;
+    unit.mass = schedule->mass_floats;
+    const size_t floats = static_cast<size_t>(unit.scored * shape.group) * static_cast<size_t>(unit.tiles);
+    schedule->mass_floats += unit.decode ? floats : 2 * floats;
+  }
   for (int c = 0; c < unit.cuts; ++c) schedule->items.push_back({static_cast<int>(schedule->units.size()), c});
   schedule->units.push_back(unit);
 }
@@ -29,6 +39,12 @@ int64_t cost(const Schedule& schedule, std::span<const SequenceRows> sequences, 
 }
 
 }  // namespace
+
+TileRange Unit::tiles_of_cut(int c) const {
+  const int cut_tiles = cut_tokens / format::kTileTokens;
+  const int begin = (first_cut + c) * cut_tiles - first_tile;
+  return {std::max(begin, 0), std::min(begin + cut_tiles, tiles)};
+}
 
 int prefill_block_rows(int group) {
   const int rows = std::clamp(kPrefillItemRows / group, 16, 64);

@@ -24,8 +24,13 @@ struct Shape {
 };
 
 struct SequenceRows {
-  int rows = 0;  ///< new this step
-  int past = 0;  ///< position of the first of them
+  int rows = 0;    ///< new this step
+  int past = 0;    ///< position of the first of them
+  int scored = 0;  ///< the last so many of them have their page mass collected
+};
+
+struct TileRange {
+  int begin = 0, end = 0;
 };
 
 /// Rows of one sequence that go together through one KV head.
@@ -40,6 +45,16 @@ struct Unit {
   bool decode = false;
   /// Results of cut c, row r, head g of the group are at slot + (c * rows + r) * group + g.
   size_t slot = 0;
+
+  int scored = 0;      ///< the last so many rows have their mass collected
+  int first_tile = 0;  ///< of tokens that the unit attends to; tile t covers positions [64 t, 64 t + 64)
+  int tiles = 0;
+  /// Mass of scored row i / group, head i % group: [tiles] floats at mass_row(i). Prefill units keep as many rows again
+  /// behind these, for the maximum that each tile's mass refers to while the item runs.
+  size_t mass = 0;
+  size_t mass_row(int i) const { return mass + static_cast<size_t>(i) * static_cast<size_t>(tiles); }
+  /// Tiles of cut c that the unit attends to, counted from first_tile.
+  TileRange tiles_of_cut(int c) const;
 };
 
 struct Item {
@@ -52,6 +67,7 @@ struct Schedule {
   std::vector<Unit> units;
   std::vector<Item> items;  ///< dearest prefill items first, then decode items in order
   size_t slots = 0;
+  size_t mass_floats = 0;  ///< of all units' mass in one layer
 };
 
 /// First position that the row at `position` attends to.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "attention/items.h"
+#include "attention/mass.h"
 #include "attention/seal.h"
 
 namespace varve::attention {
@@ -83,7 +84,7 @@ struct ClassAttention::Impl {
   }
 
   Status check_sequence(size_t index, const SequenceView& view);
-  Status reserve();
+  Status reserve(const MassRequest& request);
   bool begin(int layer, LayerStep* step);
 
   const ClassGeometry geometry;
@@ -101,6 +102,7 @@ struct ClassAttention::Impl {
   std::vector<SealJob> seals;
   std::vector<ThreadScratch> scratch;  ///< by thread
   AlignedBuffer tail, max, sum, out;
+  PageMass mass;
   /// Next item of partial() and next job of merge(); the node that comes two before resets them.
   std::atomic<int> next_item = 0, next_job = 0;
 };
@@ -155,7 +157,7 @@ Status ClassAttention::Impl::check_sequence(size_t index, const SequenceView& vi
   return {};
 }
 
-Status ClassAttention::Impl::reserve() {
+Status ClassAttention::Impl::reserve(const MassRequest& request) {
   bool prefill = false;
   size_t scratch_tokens = 0;
   for (const SequenceState& state : sequences) {
@@ -179,7 +181,7 @@ Status ClassAttention::Impl::reserve() {
     return bytes == 0 || buffer->data() != nullptr;
   };
   bool ok = fit(&tail, tail_bytes) && fit(&max, slots * sizeof(float)) && fit(&sum, slots * sizeof(float)) &&
-            fit(&out, out_floats * sizeof(float));
+            fit(&out, out_floats * sizeof(float)) && mass.plan(request, sequences, schedules);
   for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill);
   if (ok) return {};
   return resource_exhausted("no memory for a step's attention: " + std::to_string(tail_bytes) + " bytes of tails, " +
@@ -201,6 +203,7 @@ bool ClassAttention::Impl::begin(int layer, LayerStep* step) {
   step->max = reinterpret_cast<float*>(max.data());
   step->sum = reinterpret_cast<float*>(sum.data());
   step->out = reinterpret_cast<float*>(out.data());
+  if (mass.samples(step->ordinal)) step->tile_mass = mass.tiles();
   return true;
 }
 
@@ -209,10 +212,14 @@ ClassAttention::ClassAttention(ClassGeometry geometry, const kernels::Kernels& k
 
 ClassAttention::~ClassAttention() = default;
 
-Status ClassAttention::plan(std::span<const SequenceView> views) {
+Status ClassAttention::plan(std::span<const SequenceView> views, const MassRequest& mass) {
   Impl& impl = *impl_;
   impl.planned = false;
   if (!impl.valid.ok()) return impl.valid;
+  if (mass.rows < 0 || mass.layer_stride < 1) {
+    return invalid_argument("page mass of " + text(mass.rows) + " rows in every layer of stride " +
+                            text(mass.layer_stride));
+  }
   impl.checked_layouts.clear();
   for (size_t s = 0; s < views.size(); ++s) {
     if (Status status = impl.check_sequence(s, views[s]); !status.ok()) return status;
@@ -239,12 +246,12 @@ Status ClassAttention::plan(std::span<const SequenceView> views) {
     state.tail_offset = tail_offset;
     if (!state.tail_in_strip) tail_offset += static_cast<size_t>(state.tail_tokens());
     impl.sequences.push_back(std::move(state));
-    rows.push_back({view.rows, view.past});
+    rows.push_back({view.rows, view.past, std::min(mass.rows, view.rows)});
   }
   impl.schedules.clear();
   for (const Shape& shape : impl.shapes) impl.schedules.push_back(make_schedule(shape, rows));
   impl.seals = seal_jobs(impl.sequences, impl.geometry.recent->page_tokens);
-  if (Status status = impl.reserve(); !status.ok()) return status;
+  if (Status status = impl.reserve(mass); !status.ok()) return status;
   impl.next_item = 0;
   impl.next_job = 0;
   impl.planned = true;
@@ -287,15 +294,22 @@ void ClassAttention::merge(int layer, float* out, int thread, int) {
   // Seals first: they are the longer jobs.
   const int seals = owns_strip(step.strip, step.ordinal) ? static_cast<int>(impl_->seals.size()) * kv_heads : 0;
   const int jobs = seals + static_cast<int>(step.schedule->units.size());
+  const auto schedule = static_cast<size_t>(impl_->layers[static_cast<size_t>(step.ordinal)].schedule);
   for (int i = impl_->next_job.fetch_add(1, std::memory_order_relaxed); i < jobs;
        i = impl_->next_job.fetch_add(1, std::memory_order_relaxed)) {
     if (i < seals) {
       run_seal_job(step, impl_->seals[static_cast<size_t>(i / kv_heads)], i % kv_heads, impl_->geometry.encode, scratch);
     } else {
-      merge_unit(step, step.schedule->units[static_cast<size_t>(i - seals)], out);
+      const auto unit = static_cast<size_t>(i - seals);
+      merge_unit(step, step.schedule->units[unit], out);
+      if (step.tile_mass != nullptr) impl_->mass.add_unit(step, schedule, unit);
     }
   }
 }
+
+std::span<const float> ClassAttention::page_mass(size_t sequence) const { return impl_->mass.shares(sequence); }
+
+int ClassAttention::mass_skipped(size_t sequence) const { return impl_->mass.skipped(sequence); }
 
 size_t ClassAttention::scratch_bytes() const {
   size_t bytes = impl_->tail.size();
@@ -304,7 +318,7 @@ size_t ClassAttention::scratch_bytes() const {
 }
 
 size_t ClassAttention::activation_bytes() const {
-  size_t bytes = impl_->max.size() + impl_->sum.size() + impl_->out.size();
+  size_t bytes = impl_->max.size() + impl_->sum.size() + impl_->out.size() + impl_->mass.bytes();
   for (const ThreadScratch& scratch : impl_->scratch) bytes += scratch.work_bytes();
   return bytes;
 }

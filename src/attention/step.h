@@ -31,6 +31,12 @@ struct SequenceView {
   uint8_t* strip = nullptr;  ///< format::StripLayout bytes; null when the class needs none
 };
 
+/// Which rows and layers of a step have their page mass collected.
+struct MassRequest {
+  int rows = 0;          ///< the last so many new rows of each sequence; 0: nothing is collected, allocated or run
+  int layer_stride = 1;  ///< layers (ordinals of the class) 0, s, 2s, ..., all their query heads
+};
+
 /// Everything that is constant for one attention class of one engine.
 struct ClassGeometry {
   std::vector<format::LayerGeometry> layers;
@@ -58,17 +64,27 @@ class ClassAttention final : public LayerAttention {
 
   /// Cuts the step into work items and sizes every buffer. Slots and strips must stay valid until the last merge.
   /// kInvalidArgument when the views contradict the geometry (a gap between pages, rows beyond the last page, a page to
-  /// be written that is not in the recent layout, a missing strip); kResourceExhausted when memory is refused. After an
-  /// error the three calls do nothing until a plan succeeds.
-  Status plan(std::span<const SequenceView> sequences);
+  /// be written that is not in the recent layout, a missing strip) or the request makes no sense; kResourceExhausted when
+  /// memory is refused. After an error the three calls do nothing until a plan succeeds.
+  Status plan(std::span<const SequenceView> sequences, const MassRequest& mass = {});
 
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
   void merge(int layer, float* out, int thread, int threads) override;
 
+  /// After the step's last merge: one float per page of the view of `sequence` (an index into plan's views), the mean
+  /// over sampled (layer, query head, scored row) of the page's share of the softmax (equations 6 to 9 of the Minima-KV
+  /// paper). Positions that a layer keeps in the strip's sinks do not count, the rest is what shares are taken of, so
+  /// they sum to 1. The open tile and the step's own rows belong to the page of their position. All 0 when every sampled
+  /// row was lost to NaN or sees sinks alone; empty when nothing was asked for. Valid until the next plan; not
+  /// thread-safe.
+  std::span<const float> page_mass(size_t sequence) const;
+  /// Sampled (layer, query head, row) triples of `sequence` that page_mass leaves out for one of these two reasons.
+  int mass_skipped(size_t sequence) const;
+
   /// Bytes of codec scratch held now (tails of chunks, decoded tiles); grows to the largest step seen.
   size_t scratch_bytes() const;
-  /// Bytes of partial results held now: activations, not cache.
+  /// Bytes of partial results and page mass held now: activations, not cache.
   size_t activation_bytes() const;
 
  private:

@@ -62,6 +62,32 @@ TEST(Schedule, SlotsDoNotOverlap) {
   EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int n) { return n == 1; }));
 }
 
+TEST(Schedule, MassOfScoredRowsDoesNotOverlap) {
+  const std::vector<SequenceRows> sequences = {{1, 2000, 1}, {70, 1000, 9}, {3, 0, 2}, {200, 5000, 200}, {4, 100, 0}};
+  for (const int window : {0, 100, 700}) {
+    const Shape shape{2, 3, window};
+    const Schedule schedule = make_schedule(shape, sequences);
+    std::vector<int> used(schedule.mass_floats);
+    std::map<int, int> scored;
+    for (const Unit& unit : schedule.units) {
+      scored[unit.sequence] += unit.scored;
+      const int sides = unit.decode ? 1 : 2;
+      for (int i = 0; i < unit.scored * shape.group * sides; ++i) {
+        std::vector<int> met(static_cast<size_t>(unit.tiles));
+        for (int c = 0; c < unit.cuts; ++c) {
+          for (int t = unit.tiles_of_cut(c).begin; t < unit.tiles_of_cut(c).end; ++t) {
+            ++met.at(static_cast<size_t>(t));
+            ++used.at(unit.mass_row(i) + static_cast<size_t>(t));
+          }
+        }
+        EXPECT_TRUE(std::all_of(met.begin(), met.end(), [](int n) { return n == 1; }));
+      }
+    }
+    EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int n) { return n == 1; }));
+    for (size_t s = 0; s < sequences.size(); ++s) EXPECT_EQ(scored[static_cast<int>(s)], 2 * sequences[s].scored);
+  }
+}
+
 TEST(Schedule, CutsIgnoreNeighbours) {
   const SequenceRows mine{1, 5000};
   const Schedule alone = make_schedule({1, 3, 0}, std::vector<SequenceRows>{mine});

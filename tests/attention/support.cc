@@ -238,7 +238,8 @@ HeadRows TestSequence::decoded(int ordinal, int kv_head, int past) const {
   return out;
 }
 
-std::vector<double> TestSequence::expected(const HeadRows& rows, int ordinal, int position, int q_head) const {
+std::vector<double> TestSequence::weights(const HeadRows& rows, int ordinal, int position, int q_head,
+                                          int* first_position) const {
   const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(ordinal)];
   const size_t dim = static_cast<size_t>(layer.head.head_dim);
   const size_t q_row = static_cast<size_t>(position) * static_cast<size_t>(layer.q_heads) + static_cast<size_t>(q_head);
@@ -256,23 +257,31 @@ std::vector<double> TestSequence::expected(const HeadRows& rows, int ordinal, in
   const double max = *std::max_element(p.begin(), p.end());
   double sum = 0;
   for (double& x : p) sum += x = std::exp(x - max);
+  for (double& x : p) x /= sum;
+  *first_position = first;
+  return p;
+}
+
+std::vector<double> TestSequence::expected(const HeadRows& rows, int ordinal, int position, int q_head) const {
+  const size_t dim = static_cast<size_t>(cls_->spec().head_dim);
+  int first = 0;
+  const std::vector<double> p = weights(rows, ordinal, position, q_head, &first);
   std::vector<double> out(dim, 0.0);
   for (int t = first; t <= position; ++t) {
     const float* v = rows.v.data() + static_cast<size_t>(t) * dim;
-    const double weight = p[static_cast<size_t>(t - first)] / sum;
-    for (size_t d = 0; d < dim; ++d) out[d] += weight * static_cast<double>(v[d]);
+    for (size_t d = 0; d < dim; ++d) out[d] += p[static_cast<size_t>(t - first)] * static_cast<double>(v[d]);
   }
   return out;
 }
 
-StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, int threads) {
+StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, int threads, const MassRequest& mass) {
   std::vector<SequenceView> views;
   int rows = 0;
   for (const Part& part : parts) {
     views.push_back(part.sequence->view(rows, part.past, part.rows));
     rows += part.rows;
   }
-  const Status status = attention.plan(views);
+  const Status status = attention.plan(views, mass);
   EXPECT_TRUE(status.ok()) << status.message();
   const TestClass& cls = parts.front().sequence->cls();
   const ClassSpec& spec = cls.spec();

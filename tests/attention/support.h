@@ -89,6 +89,8 @@ class TestSequence {
   /// Keys and values of one KV head as a step that starts at `past` sees them, [tokens][head_dim]: exact sinks and tail,
   /// decoded pages.
   HeadRows decoded(int ordinal, int kv_head, int past) const;
+  /// Softmax of (row at `position`, q_head) over them in fp64: weights of positions [*first, position].
+  std::vector<double> weights(const HeadRows& rows, int ordinal, int position, int q_head, int* first) const;
   /// Attention of (row at `position`, q_head) over them in fp64. [head_dim]
   std::vector<double> expected(const HeadRows& rows, int ordinal, int position, int q_head) const;
 
@@ -132,7 +134,8 @@ struct Part {
 using StepOutput = std::vector<std::vector<float>>;
 
 /// Plans and runs one step over all layers on `threads` threads.
-StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, int threads);
+StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, int threads,
+                    const MassRequest& mass = {});
 
 /// Largest |got - expected| / |expected| over heads, of the given rows of a part that starts at batch row `row_begin`.
 /// With `tell`, the coordinates of the worst one.
