@@ -1,5 +1,6 @@
 #pragma once
-// Where varve keeps what it fetches, and what a -m argument means. The only place that reads the environment.
+// Where varve keeps what it fetches, and what a -m argument means. Only this and terminal.h
+// read the environment.
 
 #include <filesystem>
 #include <string>

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace varve::cli {
 namespace {
@@ -48,6 +50,22 @@ int terminal_columns() {
 
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+bool stdout_takes_colour() {
+  const char* refused = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
+  return stdout_is_terminal() && !dumb && (refused == nullptr || *refused == '\0');
+}
+
+TerminalSize stdout_size() {
+  winsize size{};
+  TerminalSize out;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return out;
+  if (size.ws_col > 0) out.columns = size.ws_col;
+  if (size.ws_row > 0) out.lines = size.ws_row;
+  return out;
+}
 
 std::string format_bytes(uint64_t bytes) {
   static constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};

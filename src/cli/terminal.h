@@ -10,6 +10,15 @@ namespace varve::cli {
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
+/// Whether colours on stdout are wanted: it is a terminal that has them and NO_COLOR is not set (no-color.org).
+bool stdout_takes_colour();
+
+struct TerminalSize {
+  int columns = 80;
+  int lines = 24;
+};
+/// Of the terminal on stdout; the defaults when it does not say.
+TerminalSize stdout_size();
 
 enum class Unit { kBytes, kTokens, kItems };
 

@@ -7,6 +7,7 @@
 #include "cli/inspection.h"
 #include "cli/model_options.h"
 #include "cli/paths.h"
+#include "cli/trace/show.h"
 
 namespace varve::cli {
 namespace {
@@ -16,6 +17,7 @@ struct InspectOptions {
   std::vector<std::string> profiles;
   std::vector<std::string> lengths = {"8K", "32K", "128K"};
   std::string budget;
+  TraceOptions trace;
   bool json = false;
 };
 
@@ -40,6 +42,12 @@ Result<std::vector<Profile>> choose_profiles(const std::vector<std::string>& ask
 }
 
 Status inspect(const InspectOptions& options) {
+  if (!options.trace.file.empty()) {
+    TraceOptions trace = options.trace;
+    trace.json = options.json;
+    return show_trace(trace);
+  }
+  if (options.model.model.empty()) return invalid_argument("-m,--model is required, or --trace FILE");
   const auto profiles = choose_profiles(options.profiles);
   if (!profiles.ok()) return profiles.status();
   std::vector<int> lengths;
@@ -73,18 +81,34 @@ Status inspect(const InspectOptions& options) {
 Action define_inspect(CLI::App& app) {
   const auto options = std::make_shared<InspectOptions>();
   add_model_option(app, options->model);
-  app.add_option("--profile", options->profiles,
-                 "profiles to price beside the named ones: names, formats or JSON files")
-      ->type_name("PROFILE");
-  app.add_option("--context", options->lengths, "session lengths in tokens")->delimiter(',')->capture_default_str();
-  app.add_option("--budget", options->budget,
-                 "memory for weights and sessions, e.g. 8G: says how many sessions fit at each length");
+  CLI::Option* model = app.get_option("--model")->required(false);  // a trace needs none
+  CLI::Option* profile = app.add_option("--profile", options->profiles,
+                                        "profiles to price beside the named ones: names, formats or JSON files")
+                             ->type_name("PROFILE");
+  CLI::Option* lengths =
+      app.add_option("--context", options->lengths, "session lengths in tokens")->delimiter(',')->capture_default_str();
+  CLI::Option* budget =
+      app.add_option("--budget", options->budget,
+                     "memory for weights and sessions, e.g. 8G: says how many sessions fit at each length");
+  CLI::Option* trace = app.add_option("--trace", options->trace.file,
+                                      "draw what `varve run --trace` or `varve chat --trace` wrote; needs no model")
+                           ->type_name("FILE");
+  for (CLI::Option* other : {model, profile, lengths, budget}) trace->excludes(other);
+  app.add_option("--svg", options->trace.svg, "with --trace: also write the picture to this file")
+      ->type_name("FILE")
+      ->needs(trace);
+  app.add_option("--html", options->trace.html, "with --trace: also write a page with picture and tables to this file")
+      ->type_name("FILE")
+      ->needs(trace);
+  app.add_option("--session", options->trace.session, "with --trace: only this session")->needs(trace);
   app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
   app.footer(
       "Examples:\n"
       "  varve inspect -m smollm2-135m\n"
       "  varve inspect -m model.gguf --budget 8G --context 16K,64K --profile k5v4\n"
-      "Only the file's header is read, never its weights.");
+      "  varve inspect --trace lifecycle.jsonl\n"
+      "  varve inspect --trace lifecycle.jsonl --session 2 --svg pages.svg --html pages.html\n"
+      "Of a model only the file's header is read, never its weights.");
   return [options] { return inspect(*options); };
 }
 
