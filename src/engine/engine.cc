@@ -64,9 +64,9 @@ struct Engine::Impl {
   std::unique_ptr<model::Executor> executor;
   std::unique_ptr<cache::Cache> cache;
   std::vector<std::unique_ptr<ClassAttention>> attention;
+  std::unique_ptr<engine::PageTrace> trace;  ///< null when nobody listens
   std::unique_ptr<engine::Lifecycle> lifecycle;
   std::unique_ptr<cache::PrefixIndex> prefixes;  ///< null without a prefix cache
-  std::unique_ptr<engine::PageTrace> trace;      ///< null when nobody listens
   std::unordered_map<SessionId, Session> sessions;
   uint64_t steps = 0;
   uint64_t scored_steps = 0;
@@ -83,7 +83,7 @@ struct Engine::Impl {
   Status plan_attention(std::span<const Feed> rows, bool scored);
   Status run(std::span<const Feed> rows, std::vector<float>& logits);
   /// After the step: scores of the pages of feed i, measured before it settles.
-  void observe(const Feed& feed, size_t i);
+  Status observe(const Feed& feed, size_t i);
   Status settle(const Feed& feed);
   void traced(SessionId session, const char* why, const char* how, const char* gone) {
     if (trace) trace->update(int64_t(steps), session, why, how, gone);
@@ -154,7 +154,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
   }
   if (e.options.refinement_bytes == 0) e.options.refinement_bytes = e.options.kv_budget_bytes;
-  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, e.options, *e.kernels, *e.executor);
+  if (options.on_transition) e.trace = std::make_unique<engine::PageTrace>(*e.cache, options.on_transition);
+  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, e.options, *e.kernels, *e.executor, e.trace.get());
   if (!lifecycle.ok()) return lifecycle.status();
   e.lifecycle = std::move(*lifecycle);
   if (options.prefix_cache_bytes != 0) {
@@ -164,7 +165,6 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     if (!prefixes.ok()) return prefixes.status();
     e.prefixes = std::move(*prefixes);
   }
-  if (options.on_transition) e.trace = std::make_unique<engine::PageTrace>(*e.cache, options.on_transition);
   return engine;
 }
 
@@ -234,8 +234,7 @@ Status Engine::mark(SessionId session, int begin, int end) {
     return invalid_argument("positions " + count(begin) + " to " + count(end) + " cannot be marked; the context holds " +
                             count(impl_->options.context_tokens));
   }
-  impl_->lifecycle->mark(session, begin, end);
-  return {};
+  return end > begin ? impl_->lifecycle->mark(session, begin, end) : Status();
 }
 
 Result<SessionId> Engine::fork(SessionId session) {
@@ -254,8 +253,8 @@ Result<SessionId> Engine::fork(SessionId session) {
 void Engine::finish(SessionId session) {
   Impl& e = *impl_;
   if (e.sessions.erase(session) == 0) return;
-  e.lifecycle->finish(session);
   e.cache->finish(session);
+  e.lifecycle->finished(session);
   if (e.prefixes) e.prefixes->trim();
   e.traced(session, "", "", "finished");
 }
@@ -397,9 +396,12 @@ Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits)
   return executor->run({tokens, positions, output_rows}, router, logits);
 }
 
-void Engine::Impl::observe(const Feed& feed, size_t i) {
-  for (size_t c = 0; c < attention.size(); ++c) lifecycle->observe(feed.session, c, attention[c]->page_mass(i));
+Status Engine::Impl::observe(const Feed& feed, size_t i) {
+  for (size_t c = 0; c < attention.size(); ++c) {
+    if (Status s = lifecycle->observe(feed.session, c, attention[c]->page_mass(i)); !s.ok()) return s;
+  }
   ++scored_steps;
+  return {};
 }
 
 Status Engine::Impl::settle(const Feed& feed) {
@@ -409,7 +411,9 @@ Status Engine::Impl::settle(const Feed& feed) {
   session.tokens.insert(session.tokens.end(), feed.tokens.begin(), feed.tokens.end());
   if (added == 1) ++session.decode_steps;
   lifecycle->write_headers(feed.session, session.tokens, added);
-  if (prefixes) prefixes->seal(feed.session, session.tokens, session.tenant);
+  if (prefixes) {
+    if (Status s = prefixes->seal(feed.session, session.tokens, session.tenant); !s.ok()) return s;
+  }
   lifecycle->settled(feed.session, added);
   traced(feed.session, "sealed", "append", "window");
   return {};
@@ -434,15 +438,18 @@ Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
     if (Status s = e.run(rows, logits); !s.ok()) return s;
   }
   ++e.steps;
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    if (e.is_scored(feeds[i])) e.observe(feeds[i], i);
-    if (Status s = e.settle(feeds[i]); !s.ok()) return s;
-  }
+  // Hidden sequences first: settling a session may end the recomputation that it asked for.
   for (const engine::Recompute::Slice& slice : slices) {
     const std::vector<int32_t>& tokens = e.sessions.at(slice.session).tokens;
     if (Status s = e.cache->settle(slice.reader, slice.end - slice.begin); !s.ok()) return s;
     e.lifecycle->write_headers(slice.reader, std::span(tokens).first(size_t(slice.end)), slice.end - slice.begin);
     e.lifecycle->recompute()->fed(slice);
+  }
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    if (e.is_scored(feeds[i])) {
+      if (Status s = e.observe(feeds[i], i); !s.ok()) return s;
+    }
+    if (Status s = e.settle(feeds[i]); !s.ok()) return s;
   }
   e.lifecycle->advance(int64_t(e.steps));
   if (e.prefixes) e.prefixes->trim();
@@ -505,8 +512,15 @@ EngineStats Engine::stats() const {
   out.kv = engine::count_kv(*e.cache, e.plan, ids, scratch);
   if (e.prefixes) {
     const cache::PrefixStats p = e.prefixes->stats();
-    out.prefix = {};
-    // filled from the index
+    out.prefix = {.hits = p.hits,
+                  .misses = p.misses,
+                  .hit_tokens = p.hit_tokens,
+                  .shortened = p.shortened,
+                  .lost_tokens = p.lost_tokens,
+                  .collisions = p.collisions,
+                  .evicted = p.evicted_entries[cache::PrefixStats::kQuota] + p.evicted_entries[cache::PrefixStats::kPressure],
+                  .entries = p.entries,
+                  .bytes = p.cached_bytes + p.sinks_bytes};
   }
   return out;
 }

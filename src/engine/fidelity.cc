@@ -1,9 +1,32 @@
 #include "engine/fidelity.h"
 
+#include "cache/store/file_store.h"
+#include "cache/store/memory_store.h"
+
 namespace varve::engine {
 
-void Fidelity::keep(size_t cls, cache::PageId page, cache::Tier tier, const uint8_t* slot, size_t bytes) {
-  if (kept_) kept_->keep(cls, page, tier, slot, bytes);
+Result<std::unique_ptr<Fidelity>> Fidelity::create(cache::Cache& cache, const EngineOptions& options) {
+  const Profile& profile = options.profile;
+  auto out = std::make_unique<Fidelity>();
+  if (profile.scoring.restore == "host") {
+    out->store_ = std::make_unique<cache::MemoryStore>(options.refinement_bytes);
+  } else if (profile.scoring.restore == "disk") {
+    auto file = cache::FileStore::create(options.refinement_dir, options.refinement_bytes);
+    if (!file.ok()) return file.status();
+    out->store_ = std::move(*file);
+  }
+  if (out->store_) out->kept_ = std::make_unique<cache::StoredRefinements>(out->store_.get());
+  if (profile.scoring.restore != "none") {
+    out->recompute_ =
+        std::make_unique<Recompute>(cache, profile.page_tokens, profile.scoring.recompute_tokens_per_step);
+  }
+  return out;
+}
+
+Fidelity::~Fidelity() = default;
+
+bool Fidelity::keep(size_t cls, cache::PageId page, cache::Tier tier, const uint8_t* slot, size_t bytes) {
+  return kept_ && kept_->keep(cls, page, tier, slot, bytes);
 }
 
 cache::FidelitySource::State Fidelity::ask(cache::SequenceId session, size_t cls, cache::PageId page, int start) {
@@ -34,7 +57,6 @@ void Fidelity::done(size_t cls, cache::PageId page) {
 }
 
 void Fidelity::forget(cache::PageId page) {
-  if (recomputing_.erase(page) != 0) recompute_->done(page);
   if (kept_) kept_->forget(page);
 }
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "cache/lifecycle/fidelity_source.h"
+#include "cache/lifecycle/fidelity.h"
 #include "cache/store/stored_refinements.h"
 #include "engine/recompute.h"
 #include "varve/engine.h"
@@ -17,11 +17,13 @@ class Fidelity final : public cache::FidelitySource {
   /// By the profile's scoring.restore. kIoError when a file cannot be made in refinement_dir.
   static Result<std::unique_ptr<Fidelity>> create(cache::Cache& cache, const EngineOptions& options);
 
-  void keep(size_t cls, cache::PageId page, cache::Tier tier, const uint8_t* slot, size_t bytes) override;
+  bool keep(size_t cls, cache::PageId page, cache::Tier tier, const uint8_t* slot, size_t bytes) override;
   State ask(cache::SequenceId session, size_t cls, cache::PageId page, int start) override;
   Bytes bytes(size_t cls, cache::PageId page) override;
   void done(size_t cls, cache::PageId page) override;
   void forget(cache::PageId page) override;
+
+  ~Fidelity() override;
 
   Recompute* recompute() { return recompute_.get(); }
   const cache::StoredRefinements* kept() const { return kept_.get(); }

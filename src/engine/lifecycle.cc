@@ -58,8 +58,9 @@ cache::ScorePolicy::Options score_options(const Profile& profile) {
   cache::ScorePolicy::Options o;
   o.recent_tokens = profile.recent_tokens;
   o.anchor_tokens = s.on ? s.anchor_tokens : 0;
-  o.score_weight = s.score_weight;
-  o.age_weight = s.age_weight;
+  o.weight_score = s.score_weight;
+  o.weight_age = s.age_weight;
+  o.weight_shared = 0;
   o.enter_ratio = s.enter_ratio;
   o.least_score = s.least_score;
   o.leave_score = s.leave_score;
@@ -96,7 +97,7 @@ Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& 
 
 Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const CachePlan& plan,
                                                      const EngineOptions& engine, const kernels::Kernels& kernels,
-                                                     model::Executor& executor) {
+                                                     model::Executor& executor, PageTrace* page_trace) {
   const Profile& profile = engine.profile;
   std::unique_ptr<Lifecycle> out(new Lifecycle(cache, plan, profile, kernels, executor));
   cache::Controller::Options options;
@@ -118,13 +119,14 @@ Result<std::unique_ptr<Lifecycle>> Lifecycle::create(cache::Cache& cache, const 
   options.score_decay = profile.scoring.decay;
   options.dwell_tokens = profile.scoring.dwell_tokens;
   cache::TraceFn trace;
-  if (engine.on_transition) {
-    trace = [&cache, on_transition = engine.on_transition](const cache::TransitionEvent& e) {
-      on_transition(to_public(e, cache.config().classes[e.cls].window));
+  if (page_trace != nullptr) {
+    trace = [&cache, page_trace](const cache::TransitionEvent& e) {
+      page_trace->moved(to_public(e, cache.config().classes[e.cls].window), e.page, e.to);
     };
   }
+  options.layouts = out->fingerprints_;
   auto controller =
-      cache::Controller::create(&cache, out->policy_.get(), options, out->fidelity_.get(), std::move(trace));
+      cache::Controller::create(&cache, out->policy_.get(), options, std::move(trace), out->fidelity_.get());
   if (!controller.ok()) return controller.status();
   out->controller_ = std::move(*controller);
   return out;
@@ -154,20 +156,21 @@ void Lifecycle::settled(cache::SequenceId session, int added) {
   if (controller_) controller_->settled(session, added);
 }
 
-void Lifecycle::observe(cache::SequenceId session, size_t cls, std::span<const float> mass) {
-  if (controller_) controller_->observe(session, cls, mass);
+Status Lifecycle::observe(cache::SequenceId session, size_t cls, std::span<const float> mass) {
+  return controller_ ? controller_->observe(session, cls, mass) : Status();
 }
 
-void Lifecycle::mark(cache::SequenceId session, int begin, int end) {
-  if (controller_) controller_->mark(session, begin, end);
+Status Lifecycle::mark(cache::SequenceId session, int begin, int end) {
+  return controller_ ? controller_->mark(session, begin, end) : Status();
 }
 
 void Lifecycle::forked(cache::SequenceId from, cache::SequenceId to) {
   if (controller_) controller_->inherit(from, to);
 }
 
-void Lifecycle::finish(cache::SequenceId session) {
+void Lifecycle::finished(cache::SequenceId session) {
   if (recompute() != nullptr) recompute()->drop(session);
+  if (controller_) controller_->collect();
 }
 
 void Lifecycle::advance(int64_t step) {
@@ -251,12 +254,33 @@ void Lifecycle::report(EngineStats& stats) const {
     for (const cache::TransitionCounts& counts : from) stats.transitions += counts.published;
   }
   stats.converted_tokens = s.converted_tokens;
+  stats.promotions = s.promotions;
   for (size_t r = 0; r < cache::kRefusals; ++r) {
     if (s.refused[r] != 0) {
       stats.fallbacks[std::string("retier_") + cache::refusal_name(static_cast<cache::Refusal>(r))] += s.refused[r];
     }
   }
   if (s.published_pressure != 0) stats.fallbacks["demoted_pressure"] += s.published_pressure;
+  if (const auto lossy = s.promotions.find("lossy"); lossy != s.promotions.end()) {
+    stats.fallbacks["promote_lossy"] += lossy->second;
+  }
+  if (!fidelity_) return;
+  if (const Recompute* r = fidelity_->recompute(); r != nullptr) {
+    stats.recomputed_tokens = r->tokens();
+    for (const auto& [reason, count] : r->refused()) stats.fallbacks[reason] += count;
+  }
+  if (const cache::StoredRefinements* kept = fidelity_->kept(); kept != nullptr) {
+    stats.refinement_bytes = kept->store().allocated_bytes();
+    stats.refinement_place = kept->store().place();
+    const cache::StoreStats store = kept->store().stats();
+    const std::pair<const char*, uint64_t> failures[] = {{"refinement_full", store.full},
+                                                         {"refinement_write_errors", store.write_errors},
+                                                         {"refinement_read_errors", store.read_errors},
+                                                         {"refinement_corrupt", store.corrupt}};
+    for (const auto& [reason, count] : failures) {
+      if (count != 0) stats.fallbacks[reason] += count;
+    }
+  }
 }
 
 }  // namespace varve::engine

@@ -13,6 +13,7 @@
 #include "cache/lifecycle/policy.h"
 #include "engine/cache_plan.h"
 #include "engine/fidelity.h"
+#include "engine/page_trace.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
 #include "varve/engine.h"
@@ -21,10 +22,10 @@ namespace varve::engine {
 
 class Lifecycle {
  public:
-  /// The references outlive the object. kIoError when the file of restore = "disk" cannot be made.
+  /// The references outlive the object, and `trace` (null: nobody listens). kIoError when the file of restore = "disk" cannot be made.
   static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan,
                                                    const EngineOptions& options, const kernels::Kernels& kernels,
-                                                   model::Executor& executor);
+                                                   model::Executor& executor, PageTrace* trace);
   ~Lifecycle();
 
   /// The headers of the pages that the last `added` of the sequence's tokens sealed.
@@ -33,12 +34,12 @@ class Lifecycle {
   /// moved.
   void settled(cache::SequenceId session, int added);
   /// Mass of the pages of one class, by block, measured in the step before it settles.
-  void observe(cache::SequenceId session, size_t cls, std::span<const float> mass);
-  void mark(cache::SequenceId session, int begin, int end);
+  Status observe(cache::SequenceId session, size_t cls, std::span<const float> mass);
+  Status mark(cache::SequenceId session, int begin, int end);
   /// The new session has the old one's scores and marks.
   void forked(cache::SequenceId from, cache::SequenceId to);
-  /// The session is about to go.
-  void finish(cache::SequenceId session);
+  /// After Cache::finish.
+  void finished(cache::SequenceId session);
   /// Once per step, after every sequence settled: converts the step's share.
   void advance(int64_t step);
   /// A reservation lacks `bytes`: converts what may be converted now. Returns the bytes gained.

@@ -203,6 +203,10 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
   for (const auto& n : numbers) {
     if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;
   }
+  if (s.leave_score > s.least_score) {
+    return invalid_argument("profile: scoring.leave_score " + std::to_string(s.leave_score) +
+                            " is above scoring.least_score " + std::to_string(s.least_score));
+  }
   for (const char* known : {"recompute", "host", "disk", "none"}) {
     if (s.restore == known) return {};
   }
