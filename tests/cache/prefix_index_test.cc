@@ -396,6 +396,7 @@ TEST(PrefixTenants, ShareNothing) {
   EXPECT_NE(s.cache->page_at(alice.sequence, 0, 0), s.cache->page_at(bob.sequence, 0, 0));
 }
 
+// serving: failed stores visible to lookups.
 TEST(PrefixTenants, AForkedSequencesPagesBelongToTheTenantThatBoundThem) {
   Server s(small_config(32));
   const Tokens prompt = text(1, 9);
@@ -410,6 +411,7 @@ TEST(PrefixTenants, AForkedSequencesPagesBelongToTheTenantThatBoundThem) {
   EXPECT_EQ(s.index->start(prompt, "bob")->tokens, 0);
 }
 
+// serving: the token ids are compared on a hit, so a collision refuses.
 TEST(PrefixCollision, IsRefusedCountedAndAMissFromThere) {
   // Keys that do not see the tokens: every second chunk of a tenant collides.
   const KeyFn blind = [](const KeyFields& f) { return std::string(f.tenant) + "/" + std::string(f.parent) + "+"; };
@@ -508,6 +510,7 @@ TEST(PrefixQuota, ZeroBindsNothing) {
   EXPECT_EQ(s.index->stats().entries, 0u);
 }
 
+// differential-kv: fall back silently. What is not bound is counted with its reason.
 TEST(PrefixQuota, WithoutRoomForTheSinksAChainIsNotBegun) {
   Server s(with_sinks(small_config(24)), kSinkBytes + 1);
   const PrefixHit a = s.serve(text(1, 9));
@@ -595,6 +598,7 @@ TEST(PrefixEvict, TakesOnlyWhatWasAsked) {
   s.check();
 }
 
+// differential-kv: claim bytes freed that are not.
 TEST(PrefixEvict, PagesUnderAReaderOrAConversionAreNotCountedAsFreed) {
   Server s(small_config(32));
   const SequenceId id = s.serve(text(1, 9)).sequence;
@@ -650,7 +654,7 @@ TEST(PrefixEvict, WindowsThatHitsEndAtStay) {
   }
 }
 
-// serving: eviction re-entering commit; partial allocation returned as a hit.
+// serving: eviction re-entering commit; partial allocation returned as a hit; pin without dequeue hangs.
 TEST(PrefixEvict, WhileAHitIsBeingInstalledTakesOthersFirst) {
   Server s(small_config(8));
   const Tokens wanted = text(1, 9), other = text(2, 13);
@@ -669,6 +673,10 @@ TEST(PrefixEvict, WhileAHitIsBeingInstalledTakesOthersFirst) {
   const Tokens kept = s.read(hit->sequence, 0);
   EXPECT_TRUE(std::equal(kept.begin(), kept.end(), wanted.begin()));
   s.check();
+  // Nothing stays pinned.
+  s.finish(hit->sequence);
+  s.index->evict(kPlenty);
+  EXPECT_EQ(s.index->stats().entries, 0u);
 }
 
 TEST(PrefixEvict, AHitGetsShorterBeforeItIsRefused) {
