@@ -120,6 +120,7 @@ TEST(CacheHold, OnlySealedLivingPagesOnce) {
   ASSERT_OK(cache->check());
 }
 
+// serving: claim after a tier swap erased from the wrong list.
 TEST(CacheHold, APageThatOnlyTheCacheOwnsIsConverted) {
   auto cache = make(small_config(8));
   const SequenceId id = *cache->start();
@@ -139,6 +140,7 @@ TEST(CacheHold, APageThatOnlyTheCacheOwnsIsConverted) {
   }
 }
 
+// serving: double free on abort plus async transfer.
 TEST(CacheHold, EvictedDuringAConversionFreesBothSlotsAfterIt) {
   auto cache = make(small_config(8));
   const SequenceId id = *cache->start();
@@ -170,6 +172,7 @@ TEST(CacheHold, TheLastRequestGoesDuringAConversionThatTheCacheSurvives) {
   ASSERT_OK(cache->check());
 }
 
+// differential-kv: evict a block about to be read.
 TEST(CacheHold, EvictedUnderAReaderDrains) {
   auto cache = make(small_config(8));
   const SequenceId id = *cache->start();
@@ -312,7 +315,7 @@ TEST(CachePrefix, EveryViolationSaysItsNumbersAndChangesNothing) {
   refused(p, StatusCode::kUnsupported, "was written for position 4, it cannot serve at 0");
 }
 
-// differential-kv: context shift on quantised K. Keys are stored for their position; a page never moves to another.
+// serving: context shift on quantised K. Keys are stored for their position; a page never moves to another.
 TEST(CachePrefix, ContextShiftIsRefused) {
   auto cache = make(small_config(16));
   const SequenceId id = *cache->start();
@@ -405,6 +408,33 @@ TEST(CachePrefix, TruncatingAStartedSequenceKnowsItsWindow) {
   cache->finish(id);  // aborted twice
   EXPECT_EQ(cache->length(hit), 12);
   ASSERT_OK(grow(*cache, hit, 6));
+  ASSERT_OK(cache->check());
+}
+
+TEST(CachePrefix, AbortedTwiceInTheMiddleOfItsFirstStep) {
+  auto cache = make(sink_config(24));
+  const SequenceId id = *cache->start();
+  ASSERT_OK(grow(*cache, id, 8));
+  for (const size_t c : {0, 1}) {
+    for (const BlockEntry& b : cache->blocks(id, c)) ASSERT_OK(cache->hold(c, b.page));
+  }
+  const SequenceId hit = *cache->start(prefix_of(*cache, id, 8));
+  cache->finish(id);
+  ASSERT_OK(cache->reserve(hit, 3));
+  const PageRef open = cache->blocks(hit, 0).back().ref, shared = cache->blocks(hit, 0).front().ref;
+  std::memset(cache->slot(0, shared), 0x61, kRecentBytes);
+  ReadGuard step = cache->read({{hit}});
+  cache->finish(hit);
+  cache->finish(hit);
+  ASSERT_OK(cache->check());
+  std::memset(cache->slot(0, open), 0x62, kRecentBytes);  // the step's late rows
+  EXPECT_EQ(cache->settle(hit, 3).code(), StatusCode::kInvalidArgument);
+  step = {};
+  EXPECT_EQ(cache->slot(0, open), nullptr);
+  ASSERT_NE(cache->slot(0, shared), nullptr);
+  EXPECT_EQ(cache->slot(0, shared)[kRecentBytes - 1], 0x61);
+  EXPECT_EQ(cache->pool(0, Tier::kRecent).slots_cached, 2u);
+  EXPECT_EQ(cache->pool(0, Tier::kRecent).slots_live, 0u);
   ASSERT_OK(cache->check());
 }
 

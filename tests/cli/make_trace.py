@@ -2,7 +2,7 @@
 
 Session 1 reads a document in chunks of four pages a step and decodes; its old pages go stale, the first one is kept as
 an anchor, and half-way page 2 is promoted. Session 2 hits the prefix of session 1, in a full and a sliding class.
---old: without header line and without the keys that traces once lacked. --lines: at least so many lines, in one session.
+--old: without header line and without the keys that traces once lacked. --lines: at least so many lines, in one session of a sliding class that keeps 64 pages.
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ parser.add_argument("--lines", type=int, default=0)
 parser.add_argument("--old", action="store_true")
 args = parser.parse_args()
 
-PAGE, RECENT, PAGES, WINDOW = 128, 2, 32, 512
+PAGE, RECENT, PAGES, WINDOW, KEPT = 128, 2, 32, 512, 64
 BYTES = {"": 0, "recent": 800000, "anchor": 800000, "stale1": 300000}
 written = 0
 
@@ -53,6 +53,9 @@ while page < PAGES or written < args.lines:
         elif old > 0:
             event(step, 1, 100 + old, old * PAGE, "recent", "stale1", "age", "convert", us=150.0 + old)
             tiers[old] = "stale1"
+        if args.lines and page >= KEPT:
+            gone = page - KEPT
+            event(step, 1, 100 + gone, gone * PAGE, tiers.pop(gone), "", "window", "release")
         page += 1
 for step in range(step + 1, step + 200):
     if step == 100 and not args.lines:
@@ -68,7 +71,7 @@ for step in range(step + 1, step + 200):
             event(step, 2, 100 + p, p * PAGE, "", tiers[p], "hit", "reference")
             event(step, 2, 500 + p, p * PAGE, "", "recent", "sealed", "append", window=WINDOW)
     if step == 140 and not args.lines:
-        event(step, 2, 108, 8 * PAGE, "", "recent", "sealed", "append")
+        event(step, 2, 208, 8 * PAGE, "", "recent", "sealed", "append")
         event(step, 2, 500, 0, "recent", "", "window", "release", window=WINDOW)
         event(step, 2, 507, 7 * PAGE, "recent", "stale1", "age", "convert", window=WINDOW, outcome="abandoned")
 if not args.lines:

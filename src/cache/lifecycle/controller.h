@@ -128,8 +128,8 @@ class Controller {
   /// At a step boundary. For every sequence that settled since the last call: publishes its conversions whose units
   /// were all handed out by an earlier call, then hands out units worth max(`budget_tokens`, the tokens it settled)
   /// more. All units go out in one call of `work`, which may return while they still run: they must be complete before
-  /// the next call of any member but stats(). So a page is read in its new tier from the second step of its sequence
-  /// after its last unit went out.
+  /// the next advance, relieve, flush or collect. So a page is read in its new tier from the second step of its
+  /// sequence after its last unit went out.
   void advance(int64_t step, int budget_tokens, const WorkFn& work);
 
   /// A reservation failed: abandons promotions in flight and finishes the demotions, then demotes pages of any sequence

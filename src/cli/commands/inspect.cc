@@ -100,7 +100,9 @@ Action define_inspect(CLI::App& app) {
   app.add_option("--html", options->trace.html, "with --trace: also write a page with picture and tables to this file")
       ->type_name("FILE")
       ->needs(trace);
-  app.add_option("--session", options->trace.session, "with --trace: only this session")->needs(trace);
+  app.add_option("--session", options->trace.session, "with --trace: only this session")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(trace);
   app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
   app.footer(
       "Examples:\n"

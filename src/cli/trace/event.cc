@@ -91,7 +91,9 @@ class EventHandler {
 
   bool null() { return value("null"); }
   bool boolean(bool v) { return value(v ? "true" : "false"); }
-  bool number_integer(int64_t v) { return number(static_cast<double>(v), std::to_string(v)); }
+  bool number_integer(int64_t v) {  // with a minus sign: -0 too
+    return number(static_cast<double>(v), v == 0 ? "-0" : std::to_string(v));
+  }
   bool number_float(double v, const std::string& text) { return number(v, text); }
   bool number_unsigned(uint64_t v) {
     if (!relevant()) return top();

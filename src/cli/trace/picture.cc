@@ -112,7 +112,8 @@ class Painter {
 
   void move(Page& page, const TraceEvent& e, bool drawn) {
     paint(page, e.step);
-    picture_.contradictions += e.from && *e.from != page.tier;
+    // A page that comes from nowhere and is known comes to another session, in the tier it is in.
+    picture_.contradictions += e.from.value_or(*e.to) != page.tier;
     held_[index(page.tier)] -= page.bytes;
     page.tier = *e.to;
     page.bytes = e.to_bytes;
@@ -173,16 +174,16 @@ class Painter {
   int64_t step_ = 0;
 };
 
-Panel empty_panel(const PanelKey& key, const PanelSpan& span, int64_t page_tokens, size_t columns) {
-  const int64_t pages = span.last_page_start / page_tokens + 1;
-  Panel panel{.key = key,
-              .span = span,
-              .pages_per_row = divide_up(pages, kMostRows),
-              .rows = 0,
-              .columns = columns,
-              .cells = {}};
+Panel empty_panel(const PanelKey& key, const PanelSpan& span, const Picture& picture) {
+  const int64_t pages = span.last_page_start / picture.survey.page_tokens + 1;
+  Panel panel;
+  panel.key = key;
+  panel.span = span;
+  panel.steps_per_column = picture.steps_per_column;
+  panel.pages_per_row = divide_up(pages, kMostRows);
   panel.rows = static_cast<size_t>(divide_up(pages, panel.pages_per_row));
-  panel.cells.resize(panel.rows * columns);
+  panel.columns = picture.columns;
+  panel.cells.resize(panel.rows * panel.columns);
   return panel;
 }
 
@@ -204,12 +205,13 @@ Place commonest(const TierAmounts& amounts) {
 }
 
 Panel Panel::coarsened(size_t down, size_t across) const {
-  Panel out{.key = key,
-            .span = span,
-            .pages_per_row = pages_per_row * static_cast<int64_t>(down),
-            .rows = (rows + down - 1) / down,
-            .columns = (columns + across - 1) / across,
-            .cells = {}};
+  Panel out;
+  out.key = key;
+  out.span = span;
+  out.steps_per_column = steps_per_column * static_cast<int64_t>(across);
+  out.pages_per_row = pages_per_row * static_cast<int64_t>(down);
+  out.rows = (rows + down - 1) / down;
+  out.columns = (columns + across - 1) / across;
   out.cells.resize(out.rows * out.columns);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < columns; ++c) {
@@ -287,7 +289,7 @@ Result<Picture> read_picture(const std::string& path, std::optional<uint64_t> se
   out.columns = static_cast<size_t>(divide_up(steps, out.steps_per_column));
   for (const auto& [key, span] : out.survey.panels) {
     if (out.panels.size() == kMostPanels) break;
-    out.panels.push_back(empty_panel(key, span, out.survey.page_tokens, out.columns));
+    out.panels.push_back(empty_panel(key, span, out));
   }
 
   auto reader = TraceReader::open(path);

@@ -27,7 +27,7 @@ Place commonest(const TierAmounts& amounts);
 struct Panel {
   PanelKey key;
   PanelSpan span;
-  int64_t pages_per_row = 1;
+  int64_t steps_per_column = 1, pages_per_row = 1;
   size_t rows = 0, columns = 0;
   std::vector<TierAmounts> cells;  ///< [row * columns + column], page-steps
 

@@ -129,9 +129,7 @@ class Drawing {
     const double row_height = std::clamp(kPanelHeight / double(panel.rows), kLeastRowHeight, kMostRowHeight);
     const double height = row_height * double(panel.rows);
     body_ += "<g class=\"panel\">\n";
-    body_ += text(kLeft, y_, "head",
-                  panel_name(panel.key) + " (a column is " + std::to_string(p_.steps_per_column) + " steps, a row " +
-                      std::to_string(panel.pages_per_row) + " pages)");
+    body_ += text(kLeft, y_, "head", panel_title(panel));
     const double top = y_ + kTitleSpace - 6;
     body_ += rect(kLeft, top, kPlotWidth, height, "nowhere");
     body_ += "<g class=\"cells\" shape-rendering=\"crispEdges\">\n";

@@ -12,8 +12,6 @@ constexpr size_t kShownReasons = 10;
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-std::string plural(uint64_t n, const std::string& noun) { return with_commas(n) + " " + noun + (n == 1 ? "" : "s"); }
-
 std::string microseconds(double us) {
   if (us == 0) return "-";
   char buffer[32];
@@ -37,6 +35,13 @@ std::string panel_name(const PanelKey& key) {
   std::string out = "session " + std::to_string(key.session);
   if (key.window > 0) out += ", window " + std::to_string(key.window);
   return out;
+}
+
+std::string plural(uint64_t n, const std::string& noun) { return with_commas(n) + " " + noun + (n == 1 ? "" : "s"); }
+
+std::string panel_title(const Panel& panel) {
+  return panel_name(panel.key) + ": a column is " + plural(static_cast<uint64_t>(panel.steps_per_column), "step") +
+         ", a row " + plural(static_cast<uint64_t>(panel.pages_per_row), "page");
 }
 
 std::string describe_event(const TraceEvent& e) {

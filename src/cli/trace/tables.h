@@ -20,8 +20,12 @@ struct Table {
 
 /// "12,345".
 std::string with_commas(uint64_t n);
+/// "1 step", "12,345 steps".
+std::string plural(uint64_t n, const std::string& noun);
 /// "session 3" or "session 3, window 512".
 std::string panel_name(const PanelKey& key);
+/// What a panel shows and how finely: "session 3: a column is 12 steps, a row 1 page".
+std::string panel_title(const Panel& panel);
 /// "step 12, session 1, position 128: stale1 to anchor (score, restore)".
 std::string describe_event(const TraceEvent& event);
 

@@ -42,8 +42,6 @@ std::string paint(const std::string& letters, bool colour) {
   return out + "\x1b[0m";
 }
 
-std::string count(int64_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
-
 std::string draw_axis(const Picture& picture, size_t gutter, size_t cells) {
   const std::string first = std::to_string(picture.survey.first_step), last = std::to_string(picture.survey.last_step);
   const std::string label = pad("step", gutter, true) + "  ";
@@ -58,9 +56,7 @@ std::string draw_panel(const Picture& picture, const Panel& fine, size_t rows, s
   const size_t room = std::max(kLeastCells, columns > gutter + 2 ? columns - gutter - 2 : 0);
   const size_t across = divide_up(fine.columns, room);
   const Panel panel = fine.coarsened(divide_up(fine.rows, rows), across);
-  std::string out = panel_name(panel.key) + ": a column is " +
-                    count(picture.steps_per_column * static_cast<int64_t>(across), "step") + ", a row " +
-                    count(panel.pages_per_row, "page") + "\n";
+  std::string out = panel_title(panel) + "\n";
   for (size_t r = 0; r < panel.rows; ++r) {
     std::string letters;
     for (size_t c = 0; c < panel.columns; ++c) letters += tier_letter(commonest(panel.cell(r, c)));
@@ -77,9 +73,8 @@ std::string draw_legend(bool colour) {
     out += paint(std::string(1, tier_letter(tier)), colour) + " " + cache::tier_name(tier) + "   ";
   }
   out += paint(".", colour) + " no page\n";
-  return out +
-         "Rows begin at the position on the left. A cell of several pages or steps shows the commonest tier there,\n"
-         "the coarser of two equal ones. Pages still being filled are in no trace.\n\n";
+  out += "Rows begin at the position on the left. A cell of several pages or steps shows the commonest tier\n";
+  return out + "there, the coarser of two equal ones. Pages still being filled are in no trace.\n\n";
 }
 
 std::string draw_table(const Table& table) {
