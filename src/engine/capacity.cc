@@ -21,6 +21,11 @@ CapacityInput capacity_terms(const CachePlan& plan, const Profile& profile, uint
   }
   out.resident_bytes += headroom;
   out.kv_bytes = plan.sequence_bytes(profile, tokens) - out.fixed_bytes;
+  for (const ClassPlan& c : plan.classes) {
+    if (c.uses(cache::Tier::kStale1) && tokens > profile.recent_tokens + profile.page_tokens) {
+      out.kv_bytes += c.slot(cache::Tier::kRecent).bytes;
+    }
+  }
   return out;
 }
 

@@ -19,7 +19,8 @@ struct CapacityInput {
 /// Equation 14; 0 when the weights alone do not fit. kInvalidArgument when a sequence would take no bytes.
 Result<uint64_t> capacity(const CapacityInput& input);
 
-/// The terms of equation 14 that a plan gives. D: the exact strips. K(L): the pages, once conversions have caught up.
+/// The terms of equation 14 that a plan gives. D: the exact strips. K(L): the pages, and one of each class that is
+/// being demoted and so exists twice: without it, sessions that all stand at the same place would press each other.
 /// W: `weight_bytes` and the room that the cache keeps free so that a page can always be converted (the largest stale
 /// slot).
 CapacityInput capacity_terms(const CachePlan& plan, const Profile& profile, uint64_t memory_bytes,
