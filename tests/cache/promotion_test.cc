@@ -599,9 +599,9 @@ TEST(ScoredLifecycle, AWaitingPromotionHoldsItsPlaceLikeAnAnchor) {
   rig.step(id, 1);
   ASSERT_EQ(rig.tiers(id), "SSSSRR");
   const PageId page = rig.page(id, 0);
-  const auto observe = [&](float first, float second) {
+  const auto observe = [&](float first, float second, int budget = 2) {
     ASSERT_OK(rig.controller->observe(id, 0, std::vector<float>{first, second, 0, 0, 0, 1 - first - second}));
-    rig.step(id, 0, 2);
+    rig.step(id, 0, budget);
   };
   observe(.4f, .3f);
   for (int i = 0; i < 3; ++i) observe(.3f, .4f);
@@ -609,7 +609,7 @@ TEST(ScoredLifecycle, AWaitingPromotionHoldsItsPlaceLikeAnAnchor) {
   EXPECT_EQ(source.dones[page], 0) << "withdrawn for less than enter_ratio";
   observe(.3f, .4f);  // ready; in flight for two steps
   ASSERT_EQ(rig.stats().in_flight, 1u);
-  observe(.2f, .4f);
+  observe(.2f, .4f, 1000);
   observe(.3f, .4f);
   EXPECT_EQ(rig.tiers(id), "ASSSRR");
   EXPECT_EQ(source.asks.size(), 1u) << "a page in flight has its place";
