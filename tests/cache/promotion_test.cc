@@ -480,17 +480,20 @@ TEST(Promotion, AHolderThatLivesOnFinishesIt) {
 
 TEST(Promotion, LeavesTheHeadroomAndDoesNotBlockDemotions) {
   Rig rig(at_once(), nullptr, 8);
-  const SequenceId id = rig.with_stale(6, 3);
+  const SequenceId id = rig.with_stale(6, 4);
   rig.policy.wants[0] = rig.policy.wants[4] = Tier::kAnchor;
-  rig.policy.wants[12] = Tier::kStale1;
+  rig.policy.wants[16] = Tier::kStale1;
   const SequenceId filler = *rig.cache->start();  // unknown to the controller
   while (testing::grow(*rig.cache, filler, kPage).ok()) continue;
-  ASSERT_LT(rig.cache->budget_bytes() - rig.cache->allocated_bytes(), kFine + kCoarse);
+  // A destination would fit, but then no demotion would any more.
+  const size_t left = rig.cache->budget_bytes() - rig.cache->allocated_bytes();
+  ASSERT_GE(left, kFine);
+  ASSERT_LT(left, kFine + rig.cache->headroom_bytes());
   rig.step(id, 0);
   EXPECT_EQ(rig.stats().refused[static_cast<size_t>(Refusal::kNoRoom)], 1u) << "once, not for both";
   EXPECT_STREQ(rig.events.back().why, "no room");
   rig.step(id, 0);
-  EXPECT_EQ(rig.tiers(id).substr(0, 4), "SSSS") << "the demotion went on";
+  EXPECT_EQ(rig.tiers(id).substr(0, 5), "SSSSS") << "the demotion went on";
 }
 
 TEST(Promotion, MovesBetweenEqualLayoutsAreCopies) {
@@ -581,6 +584,37 @@ TEST(Pressure, APageThatJustCameBackAndMustGoCountsAsFlapped) {
   rig.controller->relieve(99, size_t{1} << 30, rig.work());
   ASSERT_EQ(rig.tiers(id)[0], 'S');
   EXPECT_EQ(rig.stats().flapped, 1u);
+}
+
+TEST(ScoredLifecycle, AWaitingPromotionHoldsItsPlaceLikeAnAnchor) {
+  // One place. The page at 0 gets it and waits for its source; the page at 4 then scores a little higher.
+  ScorePolicy::Options o{.recent_tokens = 4, .anchor_tokens = kPage, .weight_age = 0, .weight_shared = 0};
+  const ScorePolicy policy(o);
+  Source source;
+  source.remake = true;
+  source.polls = 4;
+  Rig rig({.score_decay = 0, .dwell_tokens = 0}, &source, 64, &policy);
+  const SequenceId id = *rig.cache->start();
+  rig.step(id, 20);
+  rig.step(id, 1);
+  ASSERT_EQ(rig.tiers(id), "SSSSRR");
+  const PageId page = rig.page(id, 0);
+  const auto observe = [&](float first, float second, int budget = 2) {
+    ASSERT_OK(rig.controller->observe(id, 0, std::vector<float>{first, second, 0, 0, 0, 1 - first - second}));
+    rig.step(id, 0, budget);
+  };
+  observe(.4f, .3f);
+  for (int i = 0; i < 3; ++i) observe(.3f, .4f);
+  EXPECT_EQ(source.asks.size(), 1u);
+  EXPECT_EQ(source.dones[page], 0) << "withdrawn for less than enter_ratio";
+  observe(.3f, .4f);  // ready; in flight for two steps
+  ASSERT_EQ(rig.stats().in_flight, 1u);
+  observe(.2f, .4f, 1000);
+  observe(.3f, .4f);
+  EXPECT_EQ(rig.tiers(id), "ASSSRR");
+  EXPECT_EQ(source.asks.size(), 1u) << "a page in flight has its place";
+  for (int i = 0; i < 3; ++i) observe(.2f, .4f);  // the demotion is paid for first
+  EXPECT_EQ(source.asks.size(), 2u);
 }
 
 TEST(SharedPages, OppositeViewsOfTwoHoldersDoNotFlap) {
