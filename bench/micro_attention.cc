@@ -1,6 +1,7 @@
 // Time of one layer of one step (append, partial, merge) at the shape of smollm2-135m (9 query heads, 3 KV heads,
 // head_dim 64, pages of 256) on one thread. Decode: one row over a long past. Prefill: a chunk of 512 rows.
 //   micro_attention --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
+// shared: one row for each of several sequences on copies of one past ("apart") and on the same pages, in turns.
 // mass: decode without and with page mass collection in every layer, in turns.
 // Pages that a row attends to are "<format>" or, for mixed, int8 for the newest 512 tokens and k4v3 before.
 
@@ -8,9 +9,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
+#include <functional>
 #include <random>
 
 #include "attention/convert.h"
@@ -104,6 +106,36 @@ class Fixture {
     if (!status.ok()) std::abort();
   }
 
+  /// One row for each of `sequences`, past and content of all being those of this cache. Whole pages are the same slots,
+  /// or copies of them when `apart`; last page and strip are each sequence's own.
+  void plan_many(int sequences, bool apart) {
+    const size_t whole = static_cast<size_t>(past_ / kPageTokens);
+    while (static_cast<int>(copies_.size()) < sequences) {
+      Copy& copy = copies_.emplace_back();
+      copy.strip = AlignedBuffer(strip_.size());
+      std::memcpy(copy.strip.data(), strip_.data(), strip_.size());
+      for (size_t i = 0; i < slots_.size(); ++i) {
+        AlignedBuffer& slot = copy.slots.emplace_back(slots_[i].size());
+        std::memcpy(slot.data(), slots_[i].data(), slots_[i].size());
+      }
+    }
+    std::vector<SequenceView> views;
+    for (int s = 0; s < sequences; ++s) {
+      Copy& copy = copies_[static_cast<size_t>(s)];
+      SequenceView& view = views.emplace_back();
+      view.row_begin = s;
+      view.rows = 1;
+      view.past = past_;
+      view.strip = copy.strip.data();
+      for (size_t i = 0; i < slots_.size(); ++i) {
+        AlignedBuffer& slot = i < whole && !apart ? slots_[i] : copy.slots[i];
+        view.pages.push_back({slot.data(), layouts_[i], static_cast<int>(i) * kPageTokens});
+      }
+    }
+    const Status status = attention_->plan(views);
+    if (!status.ok()) std::abort();
+  }
+
   /// One layer of the step.
   void run() {
     attention_->append(0, k_.data(), v_.data(), 0, 1);
@@ -135,6 +167,11 @@ class Fixture {
     }
   }
 
+  struct Copy {
+    std::vector<AlignedBuffer> slots;
+    AlignedBuffer strip;
+  };
+
   int past_, rows_;
   const kernels::Kernels& kernels_ = *kernels::available().front();
   format::Rotation rotation_ = *format::Rotation::create(kHeadDim, 1);
@@ -147,6 +184,7 @@ class Fixture {
   std::vector<const format::SlotLayout*> layouts_;
   std::unique_ptr<ClassAttention> attention_;
   std::vector<float> k_, v_, q_, out_;
+  std::vector<Copy> copies_;
 };
 
 void run_step(benchmark::State& state, const Tiers& tiers, int past, int rows) {
@@ -160,26 +198,41 @@ void run_step(benchmark::State& state, const Tiers& tiers, int past, int rows) {
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// The layer of a decode step without and with page mass collection, in turns; medians of both.
-void run_mass(benchmark::State& state, const Tiers& tiers, int past) {
-  Fixture fixture(tiers, past, 1);
+/// The layer of a step planned in two ways, in turns. Medians in microseconds of processor time, which neighbours on a
+/// busy machine disturb less than the clock.
+std::array<double, 2> medians(benchmark::State& state, Fixture& fixture, const std::function<void(bool)>& plan) {
   std::array<std::vector<double>, 2> seconds;
   for (auto _ : state) {
-    for (const bool collect : {false, true}) {
-      fixture.plan(past, 1, {.rows = collect ? 1 : 0});
-      const auto start = std::chrono::steady_clock::now();
+    for (const bool second : {false, true}) {
+      plan(second);
+      const std::clock_t start = std::clock();
       fixture.run();
-      seconds[collect].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      seconds[second].push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     }
   }
-  const auto median_us = [](std::vector<double>& x) {
+  std::array<double, 2> median;
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<double>& x = seconds[i];
     std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
-    return x[x.size() / 2] * 1e6;
-  };
-  const double without = median_us(seconds[0]), with = median_us(seconds[1]);
-  state.counters["without_us"] = without;
-  state.counters["with_us"] = with;
-  state.counters["overhead_%"] = (with / without - 1) * 100;
+    median[i] = x[x.size() / 2] * 1e6;
+  }
+  return median;
+}
+
+void run_mass(benchmark::State& state, const Tiers& tiers, int past) {
+  Fixture fixture(tiers, past, 1);
+  const auto us = medians(state, fixture, [&](bool collect) { fixture.plan(past, 1, {.rows = collect ? 1 : 0}); });
+  state.counters["without_us"] = us[0];
+  state.counters["with_us"] = us[1];
+  state.counters["overhead_%"] = (us[1] / us[0] - 1) * 100;
+}
+
+void run_shared(benchmark::State& state, const Tiers& tiers, int past, int sequences) {
+  Fixture fixture(tiers, past, 1);
+  const auto us = medians(state, fixture, [&](bool shared) { fixture.plan_many(sequences, !shared); });
+  state.counters["apart_us"] = us[0];
+  state.counters["shared_us"] = us[1];
+  state.counters["ratio"] = us[1] / us[0];
 }
 
 }  // namespace
@@ -200,6 +253,12 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((std::string("mass/") + tiers.name + "/7900").c_str(), [=](benchmark::State& state) {
       varve::attention::run_mass(state, tiers, 7900);
     })->Unit(benchmark::kMicrosecond);
+    for (const int sequences : {2, 4, 8}) {
+      const std::string name = std::string("shared/") + tiers.name + "/7900/" + std::to_string(sequences);
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+        varve::attention::run_shared(state, tiers, 7900, sequences);
+      })->Unit(benchmark::kMicrosecond);
+    }
   }
   for (const auto& tiers : varve::attention::all_tiers()) {
     if (tiers.recent == tiers.stale && std::string(tiers.name) != "f16") continue;

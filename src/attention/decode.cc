@@ -1,5 +1,6 @@
-// Decode: the query heads of one row's GQA group against at most kDecodeCutTokens positions of one KV head. Scores of
-// the whole cut come first, so the softmax needs no running rescale; values follow while the tiles are still cached.
+// Decode: the query heads of a row's GQA group, or of several rows that read the same pages, against at most
+// kDecodeCutTokens positions of one KV head. Scores of the whole cut come first, so the softmax needs no running
+// rescale; values follow while the tiles are still cached.
 
 #include <algorithm>
 #include <array>
@@ -33,59 +34,98 @@ struct Segment {
 
 constexpr int kMaxSegments = kDecodeCutTokens / kTileTokens + 1;
 
-/// One item at work: segments in position order over the thread's buffers.
+/// One item at work: segments in position order over the thread's buffers. A joint item serves several units: first
+/// come the segments that all of them read, once for all heads, then each unit's own, which take the same places in the
+/// buffers after one another. Every head meets the same operations in the same order as in an item of its own.
 class DecodeItem {
  public:
   DecodeItem(const LayerStep& step, const Item& item, ThreadScratch& scratch)
       : step_(step),
-        unit_(step.schedule->units[static_cast<size_t>(item.unit)]),
-        cut_(item.cut),
+        item_(item),
         scratch_(scratch),
         kernels_(*step.kernels),
         group_(step.schedule->shape.group),
-        head_dim_(step.layer->head.head_dim) {
-    if (scratch.prepared_unit == item.unit) return;
-    scratch.prepared_unit = item.unit;
+        heads_(item.units * group_),
+        head_dim_(step.layer->head.head_dim),
+        cut_(unit(0).first_cut + item.cut) {
+    const int units = item.units == 1 ? item.unit : static_cast<int>(step.schedule->units.size()) + item.first_unit;
+    if (scratch.prepared_units == units) return;
+    scratch.prepared_units = units;
     scratch.coded_query_ready = false;
-    const int row = step_.sequences[static_cast<size_t>(unit_.sequence)].view.row_begin + unit_.first_row;
-    const size_t first_head = static_cast<size_t>(row * step_.layer->q_heads + unit_.kv_head * group_);
-    const float* q = step_.q + first_head * static_cast<size_t>(head_dim_);
-    for (size_t i = 0; i < query_floats(); ++i) scratch.q_plain[i] = q[i] * step_.layer->scale;
+    float* to = scratch.q_plain;
+    for (int u = 0; u < item.units; ++u) {
+      const int row = state(u).view.row_begin + unit(u).first_row;
+      const size_t first_head = static_cast<size_t>(row * step_.layer->q_heads + unit(u).kv_head * group_);
+      const float* q = step_.q + at(first_head);
+      for (size_t i = 0; i < at(group_); ++i) *to++ = q[i] * step_.layer->scale;
+    }
   }
 
   void run() {
-    find_segments();
-    for (int s = 0; s < segments_; ++s) score(s);
-    for (int g = 0; g < group_; ++g) softmax(g);
-    accumulate();
+    if (item_.units > 1) find_segments(0, cut_begin(), item_.shared_end);
+    shared_ = segments_;
+    for (int s = 0; s < shared_; ++s) score(s, 0, item_.units);
+    for (int u = 0; u < item_.units; ++u) {
+      find_own_segments(u);
+      for (int s = shared_; s < segments_; ++s) score(s, u, 1);
+      for (int g = 0; g < group_; ++g) softmax(u, g);
+    }
+    std::memset(scratch_.acc_plain, 0, at(heads_) * sizeof(float));
+    std::memset(scratch_.acc_rotated, 0, at(heads_) * sizeof(float));
+    for (int s = 0; s < shared_; ++s) add_values(s, 0, item_.units);
+    for (int u = 0; u < item_.units; ++u) {
+      if (item_.units > 1) find_own_segments(u);
+      accumulate(u);
+    }
   }
 
  private:
-  float* scores(int segment) const {
-    return scratch_.scores + static_cast<size_t>(segment * group_) * kTileTokens;
+  const Unit& unit(int u) const {
+    const int index =
+        item_.units == 1 ? item_.unit : step_.schedule->joint_units[static_cast<size_t>(item_.first_unit + u)];
+    return step_.schedule->units[static_cast<size_t>(index)];
   }
-  size_t slot(int g) const { return unit_.slot + static_cast<size_t>(cut_ * group_ + g); }
+  const SequenceState& state(int u) const { return step_.sequences[static_cast<size_t>(unit(u).sequence)]; }
+  int position(int u) const { return state(u).view.past + unit(u).first_row; }
+  int cut_begin() const { return cut_ * kDecodeCutTokens; }
 
-  size_t query_floats() const { return static_cast<size_t>(group_) * static_cast<size_t>(head_dim_); }
+  /// Scores of the item's heads [head, ...) in a segment.
+  float* scores(int segment, int head) const {
+    return scratch_.scores + static_cast<size_t>(segment * heads_ + head) * kTileTokens;
+  }
+  /// Offset of row `n` of an array of rows of head_dim.
+  template <typename T>
+  size_t at(T n) const {
+    return static_cast<size_t>(n) * static_cast<size_t>(head_dim_);
+  }
+  size_t slot(int u, int g) const {
+    return unit(u).slot + static_cast<size_t>((cut_ - unit(u).first_cut) * group_ + g);
+  }
 
-  /// Rotates and quantises the group's rows, once per (row, KV head) and thread, and only where a coded tile asks:
+  /// Rotates and quantises the heads' rows, once per (row, KV head) and thread, and only where a coded tile asks:
   /// a dense cache never comes here.
   void prepare_coded_query() {
     if (scratch_.coded_query_ready) return;
     scratch_.coded_query_ready = true;
-    std::memcpy(scratch_.q_rotated, scratch_.q_plain, query_floats() * sizeof(float));
-    kernels_.rotate(scratch_.q_rotated, group_, head_dim_, step_.layer->head.rotation->signs());
-    kernels_.quantize_query(scratch_.q_plain, group_, head_dim_, scratch_.codes_plain, scratch_.step_plain);
-    kernels_.quantize_query(scratch_.q_rotated, group_, head_dim_, scratch_.codes_rotated, scratch_.step_rotated);
+    std::memcpy(scratch_.q_rotated, scratch_.q_plain, at(heads_) * sizeof(float));
+    kernels_.rotate(scratch_.q_rotated, heads_, head_dim_, step_.layer->head.rotation->signs());
+    kernels_.quantize_query(scratch_.q_plain, heads_, head_dim_, scratch_.codes_plain, scratch_.step_plain);
+    kernels_.quantize_query(scratch_.q_rotated, heads_, head_dim_, scratch_.codes_rotated, scratch_.step_rotated);
   }
 
-  void find_segments() {
-    const HeadView head = step_.head(unit_.sequence, unit_.kv_head);
+  /// What unit u attends to beyond the shared segments.
+  void find_own_segments(int u) {
+    segments_ = shared_;
+    centre_plane_ = nullptr;
+    const int begin =
+        item_.units > 1 ? item_.shared_end : std::max(cut_begin(), first_key(position(u), step_.layer->window));
+    find_segments(u, begin, std::min(cut_begin() + kDecodeCutTokens, position(u) + 1));
+  }
+
+  /// Appends the segments of positions [begin, end) as unit u sees them.
+  void find_segments(int u, int begin, int end) {
+    const HeadView head = step_.head(unit(u).sequence, unit(u).kv_head);
     sink_tokens_ = head.sink_tokens;
-    const int position = head.sequence->view.past + unit_.first_row;
-    const int cut_begin = (unit_.first_cut + cut_) * unit_.cut_tokens;
-    const int begin = std::max(cut_begin, first_key(position, step_.layer->window));
-    const int end = std::min(cut_begin + unit_.cut_tokens, position + 1);
     for (int tile = begin / kTileTokens * kTileTokens; tile < end; tile += kTileTokens) {
       int first = std::max(begin - tile, 0);
       const int last = std::min(end - tile, kTileTokens);
@@ -100,26 +140,37 @@ class DecodeItem {
     }
   }
 
-  void score(int s) {
+  /// Calls work(first head, heads) over the heads of `units` units from `u` on, as many at once as kernels take.
+  template <typename Work>
+  void for_heads(int u, int units, const Work& work) const {
+    const int most = std::max(1, kernels::kMaxGroup / group_);
+    for (int done = 0; done < units; done += most) work((u + done) * group_, std::min(most, units - done) * group_);
+  }
+
+  void score(int s, int u, int units) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
-    float* out = scores(s);
-    const size_t skip = static_cast<size_t>(segment.first) * static_cast<size_t>(head_dim_);
     if (!segment.coded()) {
-      const kernels::QueryGroup query{group_, head_dim_, scratch_.q_plain, nullptr, nullptr};
-      kernels_.f16_scores(segment.view.rows.k + skip, segment.scores(), query, kTileTokens, out);
+      for_heads(u, units, [&](int head, int heads) {
+        const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head), nullptr, nullptr};
+        kernels_.f16_scores(segment.view.rows.k + at(segment.first), segment.scores(), query, kTileTokens,
+                            scores(s, head));
+      });
     } else {
       const TileCodec& codec = segment.view.codec;
       prepare_coded_query();
-      const kernels::QueryGroup query =
-          format::k_codec(codec.format->k).frame == Frame::kRotated
-              ? kernels::QueryGroup{group_, head_dim_, scratch_.q_rotated, scratch_.codes_rotated, scratch_.step_rotated}
-              : kernels::QueryGroup{group_, head_dim_, scratch_.q_plain, scratch_.codes_plain, scratch_.step_plain};
-      kernels_.k_scores[static_cast<size_t>(codec.format->k)](
-          segment.view.plane + codec.plane->k_tile(segment.view.tile), query, out);
-      if (codec.format->centre != Centre::kNone) score_centre(segment, out);
+      const bool rotated = format::k_codec(codec.format->k).frame == Frame::kRotated;
+      const float* rows = rotated ? scratch_.q_rotated : scratch_.q_plain;
+      const int16_t* codes = rotated ? scratch_.codes_rotated : scratch_.codes_plain;
+      const float* steps = rotated ? scratch_.step_rotated : scratch_.step_plain;
+      const uint8_t* tile = segment.view.plane + codec.plane->k_tile(segment.view.tile);
+      for_heads(u, units, [&](int head, int heads) {
+        const kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head};
+        kernels_.k_scores[static_cast<size_t>(codec.format->k)](tile, query, scores(s, head));
+      });
+      if (codec.format->centre != Centre::kNone) score_centre(s, u, units);
     }
-    for (int g = 0; g < group_; ++g) {
-      float* head = out + g * kTileTokens;
+    for (int h = u * group_; h < (u + units) * group_; ++h) {
+      float* head = scores(s, h);
       if (step_.layer->softcap > 0) apply_softcap(kernels_, step_.layer->softcap, segment.scores(), head);
       if (!segment.masked()) continue;
       std::fill(head, head + segment.first, kMinusInfinity);
@@ -128,57 +179,66 @@ class DecodeItem {
   }
 
   /// Adds q.(removed part of k) to the scores of one coded tile.
-  void score_centre(const Segment& segment, float* out) {
+  void score_centre(int s, int u, int units) {
+    const Segment& segment = segment_[static_cast<size_t>(s)];
     const TileCodec& codec = segment.view.codec;
     const bool rotary = codec.format->centre == Centre::kRotary;
     const int terms = rotary ? step_.curve->terms() : 1;
+    const int begin = u * group_, end = (u + units) * group_;
+    const auto page_terms = [&](int h) {
+      return scratch_.page_terms + static_cast<size_t>(h) * static_cast<size_t>(terms);
+    };
     if (centre_plane_ != segment.view.plane) {
       centre_plane_ = segment.view.plane;
       read_centre(codec, segment.view.plane, scratch_.centre);
-      for (int g = 0; g < group_; ++g) {
-        const float* q = scratch_.q_plain + static_cast<size_t>(g) * static_cast<size_t>(head_dim_);
-        float* page = scratch_.page_terms + static_cast<size_t>(g) * static_cast<size_t>(terms);
+      for (int h = begin; h < end; ++h) {
+        const float* q = scratch_.q_plain + at(h);
         if (rotary) {
-          step_.curve->page_coefficients(q, scratch_.centre, page);
+          step_.curve->page_coefficients(q, scratch_.centre, page_terms(h));
         } else {
           float dot = 0;
           for (int d = 0; d < head_dim_; ++d) dot += q[d] * scratch_.centre[d];
-          *page = dot;
+          *page_terms(h) = dot;
         }
       }
     }
     if (!rotary) {
-      for (int g = 0; g < group_; ++g) {
-        for (int t = 0; t < kTileTokens; ++t) out[g * kTileTokens + t] += scratch_.page_terms[g];
+      for (int h = begin; h < end; ++h) {
+        float* head = scores(s, h);
+        for (int t = 0; t < kTileTokens; ++t) head[t] += *page_terms(h);
       }
       return;
     }
-    step_.curve->add_to_scores(kernels_, group_, scratch_.page_terms, segment.view.tile, scratch_.curve, out);
+    // Unit by unit: how a matrix product cuts its long sums may depend on its number of rows.
+    for (int h = begin; h < end; h += group_) {
+      step_.curve->add_to_scores(kernels_, group_, page_terms(h), segment.view.tile, scratch_.curve, scores(s, h));
+    }
   }
 
-  /// Scores of head g become weights; m and l of the cut are stored.
-  void softmax(int g) {
-    float* mass = mass_row(g);
+  /// Scores of unit u's head g become weights; m and l of the cut are stored.
+  void softmax(int u, int g) {
+    const int h = u * group_ + g;
+    float* mass = mass_row(u, g);
     if (mass != nullptr) {
-      const TileRange range = unit_.tiles_of_cut(cut_);
+      const TileRange range = unit(u).tiles_of_cut(cut_ - unit(u).first_cut);
       std::fill(mass + range.begin, mass + range.end, 0.0f);
     }
     float max = kMinusInfinity;
     bool broken = false;  // a NaN score: maxima may pass over it, sums do not
     for (int s = 0; s < segments_; ++s) {
-      const float m = kernels_.max(scores(s) + g * kTileTokens, segment_[static_cast<size_t>(s)].scores());
+      const float m = kernels_.max(scores(s, h), segment_[static_cast<size_t>(s)].scores());
       if (m > max) max = m;
       broken |= std::isnan(m);
     }
     if (max == kMinusInfinity && !broken) {
       for (int s = 0; s < segments_ && !broken; ++s) {
-        const float* x = scores(s) + g * kTileTokens;
+        const float* x = scores(s, h);
         broken = std::any_of(x, x + segment_[static_cast<size_t>(s)].scores(), [](float v) { return std::isnan(v); });
       }
       if (!broken) {
-        for (int s = 0; s < segments_; ++s) std::fill_n(scores(s) + g * kTileTokens, kTileTokens, 0.0f);
-        step_.max[slot(g)] = kMinusInfinity;
-        step_.sum[slot(g)] = 0;
+        for (int s = 0; s < segments_; ++s) std::fill_n(scores(s, h), kTileTokens, 0.0f);
+        step_.max[slot(u, g)] = kMinusInfinity;
+        step_.sum[slot(u, g)] = 0;
         return;
       }
     }
@@ -186,20 +246,19 @@ class DecodeItem {
     float sum = 0;
     for (int s = 0; s < segments_; ++s) {
       const Segment& segment = segment_[static_cast<size_t>(s)];
-      float* weights = scores(s) + g * kTileTokens;
-      const float segment_sum = kernels_.exp_sum(weights, segment.scores(), max);
+      const float segment_sum = kernels_.exp_sum(scores(s, h), segment.scores(), max);
       sum += segment_sum;
       if (mass != nullptr && !segment.sinks) {
-        mass[segment.position / kTileTokens - unit_.first_tile] = page_part(segment, weights, segment_sum);
+        mass[segment.position / kTileTokens - unit(u).first_tile] = page_part(segment, scores(s, h), segment_sum);
       }
     }
-    step_.max[slot(g)] = max;
-    step_.sum[slot(g)] = broken ? max : sum;
+    step_.max[slot(u, g)] = max;
+    step_.sum[slot(u, g)] = broken ? max : sum;
   }
 
-  /// Mass of head g by tile; null where none is collected.
-  float* mass_row(int g) const {
-    return step_.tile_mass != nullptr && unit_.scored > 0 ? step_.tile_mass + unit_.mass_row(g) : nullptr;
+  /// Mass of unit u's head g by tile; null where none is collected.
+  float* mass_row(int u, int g) const {
+    return step_.tile_mass != nullptr && unit(u).scored > 0 ? step_.tile_mass + unit(u).mass_row(g) : nullptr;
   }
 
   /// A segment's sum without sinks: before the first tile is sealed they are rows of the tail.
@@ -211,71 +270,81 @@ class DecodeItem {
     return sum;
   }
 
-  void accumulate() {
-    const size_t n = query_floats();
+  /// Adds unit u's own segments to what the shared ones left, and stores its heads.
+  void accumulate(int u) {
+    const size_t n = at(group_);
+    float* acc = scratch_.acc_plain + at(u * group_);
     bool masked = false, turned = false;
-    std::memset(scratch_.acc_plain, 0, n * sizeof(float));
-    std::memset(scratch_.acc_rotated, 0, n * sizeof(float));
     for (int s = 0; s < segments_; ++s) {
       const Segment& segment = segment_[static_cast<size_t>(s)];
       masked |= segment.masked();
       turned |= segment.coded() && format::v_codec(segment.view.codec.format->v).frame == Frame::kRotated;
-      add_values(segment, scores(s));
+      if (s >= shared_) add_values(s, u, 1);
     }
-    if (turned) finish_rotated(n);
+    if (turned) finish_rotated(u);
     // Zero weight does not silence a NaN row (0 * NaN); if one shows, attended tokens alone are summed again.
-    if (masked && !std::all_of(scratch_.acc_plain, scratch_.acc_plain + n, [](float x) { return std::isfinite(x); })) {
-      std::memset(scratch_.acc_plain, 0, n * sizeof(float));
-      std::memset(scratch_.acc_rotated, 0, n * sizeof(float));
+    if (masked && !std::all_of(acc, acc + n, [](float x) { return std::isfinite(x); })) {
+      std::memset(acc, 0, n * sizeof(float));
+      std::memset(scratch_.acc_rotated + at(u * group_), 0, n * sizeof(float));
       for (int s = 0; s < segments_; ++s) {
-        const Segment& segment = segment_[static_cast<size_t>(s)];
-        segment.masked() ? add_attended_values(segment, scores(s)) : add_values(segment, scores(s));
+        segment_[static_cast<size_t>(s)].masked() ? add_attended_values(s, u) : add_values(s, u, 1);
       }
-      finish_rotated(n);
+      finish_rotated(u);
     }
-    std::memcpy(step_.out + slot(0) * static_cast<size_t>(head_dim_), scratch_.acc_plain, n * sizeof(float));
+    std::memcpy(step_.out + at(slot(u, 0)), acc, n * sizeof(float));
   }
 
-  /// Turns the rotated accumulators back and adds them to the plain ones.
-  void finish_rotated(size_t n) {
-    kernels_.unrotate(scratch_.acc_rotated, group_, head_dim_, step_.layer->head.rotation->signs());
-    for (size_t i = 0; i < n; ++i) scratch_.acc_plain[i] += scratch_.acc_rotated[i];
+  /// Turns unit u's rotated accumulators back and adds them to the plain ones.
+  void finish_rotated(int u) {
+    float* rotated = scratch_.acc_rotated + at(u * group_);
+    float* plain = scratch_.acc_plain + at(u * group_);
+    kernels_.unrotate(rotated, group_, head_dim_, step_.layer->head.rotation->signs());
+    for (size_t i = 0; i < at(group_); ++i) plain[i] += rotated[i];
   }
 
-  void add_values(const Segment& segment, const float* p) {
+  void add_values(int s, int u, int units) {
+    const Segment& segment = segment_[static_cast<size_t>(s)];
     if (!segment.coded()) {
-      const size_t skip = static_cast<size_t>(segment.first) * static_cast<size_t>(head_dim_);
-      kernels_.f16_accumulate(segment.view.rows.v + skip, segment.scores(), head_dim_, group_, kTileTokens, p,
-                              scratch_.acc_plain);
+      for_heads(u, units, [&](int head, int heads) {
+        kernels_.f16_accumulate(segment.view.rows.v + at(segment.first), segment.scores(), head_dim_, heads,
+                                kTileTokens, scores(s, head), scratch_.acc_plain + at(head));
+      });
       return;
     }
     const TileCodec& codec = segment.view.codec;
     const bool turned = format::v_codec(codec.format->v).frame == Frame::kRotated;
-    kernels_.v_accumulate[static_cast<size_t>(codec.format->v)](
-        segment.view.plane + codec.plane->v_tile(segment.view.tile), head_dim_, group_, p,
-        turned ? scratch_.acc_rotated : scratch_.acc_plain);
+    float* acc = turned ? scratch_.acc_rotated : scratch_.acc_plain;
+    const uint8_t* tile = segment.view.plane + codec.plane->v_tile(segment.view.tile);
+    for_heads(u, units, [&](int head, int heads) {
+      kernels_.v_accumulate[static_cast<size_t>(codec.format->v)](tile, head_dim_, heads, scores(s, head),
+                                                                  acc + at(head));
+    });
   }
 
-  void add_attended_values(const Segment& segment, const float* p) {
+  void add_attended_values(int s, int u) {
+    const Segment& segment = segment_[static_cast<size_t>(s)];
     decode_v(segment.view.codec, segment.view.tile, segment.view.plane, scratch_.v_rows);
-    for (int g = 0; g < group_; ++g) {
-      float* acc = scratch_.acc_plain + static_cast<size_t>(g) * static_cast<size_t>(head_dim_);
+    for (int h = u * group_; h < (u + 1) * group_; ++h) {
+      float* acc = scratch_.acc_plain + at(h);
+      const float* p = scores(s, h);
       for (int t = segment.first; t < segment.last; ++t) {
-        const float* v = scratch_.v_rows + static_cast<size_t>(t) * static_cast<size_t>(head_dim_);
-        for (int d = 0; d < head_dim_; ++d) acc[d] += p[g * kTileTokens + t] * v[d];
+        const float* v = scratch_.v_rows + at(t);
+        for (int d = 0; d < head_dim_; ++d) acc[d] += p[t] * v[d];
       }
     }
   }
 
   const LayerStep& step_;
-  const Unit& unit_;
-  const int cut_;
+  const Item& item_;
   ThreadScratch& scratch_;
   const kernels::Kernels& kernels_;
   const int group_;
+  const int heads_;
   const int head_dim_;
+  const int cut_;  ///< absolute: positions [cut * kDecodeCutTokens, ...)
   std::array<Segment, kMaxSegments> segment_;
-  int segments_ = 0;
+  int shared_ = 0;    ///< segments of all units come first
+  int segments_ = 0;  ///< with those of the unit at work
   int sink_tokens_ = 0;
   const uint8_t* centre_plane_ = nullptr;  ///< whose centre page_terms hold
 };

@@ -42,7 +42,7 @@ bool fit(AlignedBuffer* buffer, const Carve& carve) {
 
 }  // namespace
 
-bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill) {
+bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads) {
   size_t group = 0, head_dim = 0, terms = 0, item_rows = 0;
   for (const format::LayerGeometry& layer : layers) {
     const int rows = prefill_block_rows(layer.group()) * layer.group();
@@ -54,19 +54,20 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     }
   }
   new_layer();
+  const size_t heads = std::max(group, static_cast<size_t>(joint_heads));
   const size_t tile = kTileTokens * head_dim;
   const size_t segments = kDecodeCutTokens / kTileTokens + 1;
   bool ok = fit(&work_, [&](Carver& c) {
-    q_plain = c.take<float>(group * head_dim);
-    q_rotated = c.take<float>(group * head_dim);
-    codes_plain = c.take<int16_t>(group * head_dim);
-    codes_rotated = c.take<int16_t>(group * head_dim);
-    step_plain = c.take<float>(group);
-    step_rotated = c.take<float>(group);
-    acc_plain = c.take<float>(group * head_dim);
-    acc_rotated = c.take<float>(group * head_dim);
-    scores = c.take<float>(segments * group * kTileTokens);
-    page_terms = c.take<float>(group * terms);
+    q_plain = c.take<float>(heads * head_dim);
+    q_rotated = c.take<float>(heads * head_dim);
+    codes_plain = c.take<int16_t>(heads * head_dim);
+    codes_rotated = c.take<int16_t>(heads * head_dim);
+    step_plain = c.take<float>(heads);
+    step_rotated = c.take<float>(heads);
+    acc_plain = c.take<float>(heads * head_dim);
+    acc_rotated = c.take<float>(heads * head_dim);
+    scores = c.take<float>(segments * heads * kTileTokens);
+    page_terms = c.take<float>(heads * terms);
     curve = c.take<float>(group * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);

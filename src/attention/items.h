@@ -20,10 +20,10 @@ struct LayerStep {
   std::span<const SequenceState> sequences;
   const Schedule* schedule = nullptr;
   uint16_t* tail_scratch = nullptr;
-  const float* q = nullptr;  ///< [rows][q_heads][head_dim]
-  float* max = nullptr;      ///< [slots]
-  float* sum = nullptr;      ///< [slots]
-  float* out = nullptr;      ///< [slots][head_dim]
+  const float* q = nullptr;    ///< [rows][q_heads][head_dim]
+  float* max = nullptr;        ///< [slots]
+  float* sum = nullptr;        ///< [slots]
+  float* out = nullptr;        ///< [slots][head_dim]
   float* tile_mass = nullptr;  ///< Unit::mass_row; null: no mass is collected in this layer
 
   HeadView head(int sequence, int kv_head) const;
@@ -32,28 +32,29 @@ struct LayerStep {
 /// Buffers of one thread. Grows only; one object serves every layer.
 class ThreadScratch {
  public:
-  /// Decode buffers for every layer; prefill buffers too when `prefill`. False when memory was refused.
-  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill);
+  /// Decode buffers for every layer and for joint items of `joint_heads` query heads; prefill buffers too when
+  /// `prefill`. False when memory was refused.
+  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads);
   /// Forgets which query is prepared: the next layer brings other ones.
-  void new_layer() { prepared_unit = -1; }
+  void new_layer() { prepared_units = -1; }
 
   size_t codec_bytes() const { return codec_.size() + codec_prefill_.size(); }
   size_t work_bytes() const { return work_.size() + work_prefill_.size(); }
 
-  int prepared_unit = -1;          ///< (row, KV head) that q_plain holds
-  bool coded_query_ready = false;  ///< the rotated copy and both sets of codes are of that unit, too
-  // Decode: [group][head_dim] unless said otherwise.
+  int prepared_units = -1;  ///< which units' heads q_plain holds: a unit, or a list of joint units behind all units
+  bool coded_query_ready = false;  ///< the rotated copy and both sets of codes are of them, too
+  // Decode: [heads][head_dim] unless said otherwise; heads: of all units of an item.
   float* q_plain = nullptr;
   float* q_rotated = nullptr;
   int16_t* codes_plain = nullptr;
   int16_t* codes_rotated = nullptr;
-  float* step_plain = nullptr;    ///< [group]
-  float* step_rotated = nullptr;  ///< [group]
+  float* step_plain = nullptr;    ///< [heads]
+  float* step_rotated = nullptr;  ///< [heads]
   float* acc_plain = nullptr;
   float* acc_rotated = nullptr;
-  float* scores = nullptr;    ///< [segments of a cut][group][kTileTokens]
-  float* page_terms = nullptr;  ///< [group][terms of the centre curve]
-  float* curve = nullptr;       ///< [group][terms + kTileTokens]
+  float* scores = nullptr;       ///< [segments of a cut][heads][kTileTokens]
+  float* page_terms = nullptr;   ///< [heads][terms of the centre curve]
+  float* curve = nullptr;        ///< [group][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]
   float* tile_centre = nullptr;  ///< [head_dim]
   // Decoded tiles.

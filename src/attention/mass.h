@@ -13,8 +13,8 @@ namespace varve::attention {
 
 class PageMass {
  public:
-  /// Sizes and clears everything for a step. Nothing is allocated when `request` asks for nothing. False when memory was
-  /// refused.
+  /// Sizes and clears everything for a step. Nothing is allocated when `request` asks for nothing. False when memory
+  /// was refused.
   bool plan(const MassRequest& request, std::span<const SequenceState> sequences, std::span<const Schedule> schedules);
 
   bool samples(int ordinal) const { return request_.rows > 0 && ordinal % request_.layer_stride == 0; }
@@ -24,8 +24,8 @@ class PageMass {
   /// After partial(): adds the scored rows of a unit of schedules[schedule]. Units touch nothing in common.
   void add_unit(const LayerStep& step, size_t schedule, size_t unit);
 
-  /// One float per page of the sequence's view; they sum to 1, or are 0 when nothing could be scored. Empty when nothing
-  /// was asked for. The sums run in the order of units, so no thread leaves a trace.
+  /// One float per page of the sequence's view; they sum to 1, or are 0 when nothing could be scored. Empty when
+  /// nothing was asked for. The sums run in the order of units, so no thread leaves a trace.
   std::span<const float> shares(size_t sequence);
   /// (layer, query head, row) triples of the sequence that were left out: lost to NaN, or with no weight outside sinks.
   int skipped(size_t sequence) const;

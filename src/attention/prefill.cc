@@ -30,8 +30,10 @@ void transpose_tile(const float* from, int head_dim, int stride, float* to) {
   for (int t = 0; t < kTileTokens; t += 4) {
     for (int d = 0; d < head_dim; d += 4) {
       const Four a = load(t, d), b = load(t + 1, d), c = load(t + 2, d), e = load(t + 3, d);
-      const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Four ce_low = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce_high = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+      const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Four ce_low = __builtin_shufflevector(c, e, 0, 4, 1, 5),
+                 ce_high = __builtin_shufflevector(c, e, 2, 6, 3, 7);
       store(d, t, __builtin_shufflevector(ab_low, ce_low, 0, 1, 4, 5));
       store(d + 1, t, __builtin_shufflevector(ab_low, ce_low, 2, 3, 6, 7));
       store(d + 2, t, __builtin_shufflevector(ab_high, ce_high, 0, 1, 4, 5));
@@ -128,8 +130,7 @@ class PrefillItem {
     // Rows that see any of these keys: those at or after the first key whose window still reaches the last one.
     const int window = step_.layer->window;
     const int first_row = std::max(0, key - first_position_);
-    const int last_row =
-        window > 0 ? std::min(unit_.rows, key + n - 1 + window - first_position_) : unit_.rows;
+    const int last_row = window > 0 ? std::min(unit_.rows, key + n - 1 + window - first_position_) : unit_.rows;
     if (first_row >= last_row) return;
     const int first = first_row * group_, rows = (last_row - first_row) * group_;
     float* scores = scratch_.score_block;
@@ -151,7 +152,8 @@ class PrefillItem {
       accumulate_attended(key, n, first_row, last_row);
       return;
     }
-    kernels_.gemm(rows, head_dim_, n, scores, kKeyBlock, scratch_.v_block, head_dim_, out_ + at(first), head_dim_, true);
+    kernels_.gemm(rows, head_dim_, n, scores, kKeyBlock, scratch_.v_block, head_dim_, out_ + at(first), head_dim_,
+                  true);
   }
 
   /// Turns n scores of one row into weights, of which only [from, to) may be other than zero, and rescales what the row
@@ -253,9 +255,9 @@ class PrefillItem {
   const int head_dim_;
   const int first_position_;
   const int cut_begin_;
-  float* max_;  ///< [rows * group]
-  float* sum_;  ///< [rows * group]
-  float* out_;  ///< [rows * group][head_dim]
+  float* max_;             ///< [rows * group]
+  float* sum_;             ///< [rows * group]
+  float* out_;             ///< [rows * group][head_dim]
   float* mass_ = nullptr;  ///< set where the unit has scored rows
   TileRange cut_tiles_;    ///< of the item, counted from the unit's first
 };

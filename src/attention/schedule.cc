@@ -17,9 +17,9 @@ void add_unit(const Shape& shape, const SequenceRows& sequence, Unit unit, Sched
   unit.slot = schedule->slots;
   schedule->slots += static_cast<size_t>(unit.cuts) * static_cast<size_t>(unit.rows * shape.group);
   unit.scored = std::clamp(unit.first_row + unit.rows - (sequence.rows - sequence.scored), 0, unit.rows);
+  unit.first_tile = first_key(first_position, shape.window) / format::kTileTokens;
+  unit.tiles = last_position / format::kTileTokens - unit.first_tile + 1;
   if (unit.scored > 0) {
-    unit.first_tile = first_key(first_position, shape.window) / format::kTileTokens;
-    unit.tiles = last_position / format::kTileTokens - unit.first_tile + 1;
     unit.mass = schedule->mass_floats;
     const size_t floats = static_cast<size_t>(unit.scored * shape.group) * static_cast<size_t>(unit.tiles);
     schedule->mass_floats += unit.decode ? floats : 2 * floats;

@@ -60,20 +60,32 @@ struct Unit {
 struct Item {
   int unit = 0;
   int cut = 0;  ///< 0 .. cuts - 1
+  int units =
+      1;  ///< more: a joint item (share.h) of decode units with one KV head and one cut, `unit` the first of them
+  int first_unit = 0;  ///< of a joint item: its units are joint_units[first_unit, first_unit + units)
+  int shared_end = 0;  ///< of a joint item: all its units read the same tiles from the cut's begin up to this position
+};
+
+/// What joining saves: tiles that the rows on the decode path attend to, once per row, and once per item that reads
+/// them.
+struct ReadPlan {
+  size_t shared_items = 0;  ///< items that serve several rows
+  size_t tiles_requested = 0;
+  size_t tiles_read = 0;
 };
 
 struct Schedule {
   Shape shape;
   std::vector<Unit> units;
   std::vector<Item> items;  ///< dearest prefill items first, then decode items in order
+  std::vector<int> joint_units;
+  ReadPlan reads;
   size_t slots = 0;
   size_t mass_floats = 0;  ///< of all units' mass in one layer
 };
 
 /// First position that the row at `position` attends to.
-inline int first_key(int position, int window) {
-  return window > 0 && position >= window ? position - window + 1 : 0;
-}
+inline int first_key(int position, int window) { return window > 0 && position >= window ? position - window + 1 : 0; }
 /// Rows of one prefill item: a power of two between 16 and 64.
 int prefill_block_rows(int group);
 /// KV cut of a prefill sequence of `rows` rows: long enough that partial results stay small beside the cache, short

@@ -10,6 +10,7 @@
 #include "attention/items.h"
 #include "attention/mass.h"
 #include "attention/seal.h"
+#include "attention/share.h"
 
 namespace varve::attention {
 namespace {
@@ -180,9 +181,13 @@ Status ClassAttention::Impl::reserve(const MassRequest& request) {
     if (bytes > buffer->size()) *buffer = AlignedBuffer(bytes);
     return bytes == 0 || buffer->data() != nullptr;
   };
+  int joint_heads = 0;
+  for (const Schedule& schedule : schedules) {
+    for (const Item& item : schedule.items) joint_heads = std::max(joint_heads, item.units * schedule.shape.group);
+  }
   bool ok = fit(&tail, tail_bytes) && fit(&max, slots * sizeof(float)) && fit(&sum, slots * sizeof(float)) &&
             fit(&out, out_floats * sizeof(float)) && mass.plan(request, sequences, schedules);
-  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill);
+  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill, joint_heads);
   if (ok) return {};
   return resource_exhausted("no memory for a step's attention: " + std::to_string(tail_bytes) + " bytes of tails, " +
                             std::to_string(out_floats * sizeof(float)) + " bytes of partial results");
@@ -249,7 +254,10 @@ Status ClassAttention::plan(std::span<const SequenceView> views, const MassReque
     rows.push_back({view.rows, view.past, std::min(mass.rows, view.rows)});
   }
   impl.schedules.clear();
-  for (const Shape& shape : impl.shapes) impl.schedules.push_back(make_schedule(shape, rows));
+  for (const Shape& shape : impl.shapes) {
+    impl.schedules.push_back(make_schedule(shape, rows));
+    join_items(impl.sequences, &impl.schedules.back());
+  }
   impl.seals = seal_jobs(impl.sequences, impl.geometry.recent->page_tokens);
   if (Status status = impl.reserve(mass); !status.ok()) return status;
   impl.next_item = 0;
@@ -310,6 +318,18 @@ void ClassAttention::merge(int layer, float* out, int thread, int) {
 std::span<const float> ClassAttention::page_mass(size_t sequence) const { return impl_->mass.shares(sequence); }
 
 int ClassAttention::mass_skipped(size_t sequence) const { return impl_->mass.skipped(sequence); }
+
+ReadPlan ClassAttention::stats() const {
+  ReadPlan sum;
+  if (!impl_->planned) return sum;
+  for (const Impl::Layer& layer : impl_->layers) {
+    const ReadPlan& reads = impl_->schedules[static_cast<size_t>(layer.schedule)].reads;
+    sum.shared_items += reads.shared_items;
+    sum.tiles_requested += reads.tiles_requested;
+    sum.tiles_read += reads.tiles_read;
+  }
+  return sum;
+}
 
 size_t ClassAttention::scratch_bytes() const {
   size_t bytes = impl_->tail.size();

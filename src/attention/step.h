@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/layer_attention.h"
+#include "attention/schedule.h"
 #include "format/layout.h"
 #include "kernels/cpu/kernels.h"
 #include "varve/status.h"
@@ -28,7 +29,9 @@ struct SequenceView {
   /// Pages that cover [pages.front().start, past + rows) without a gap; the ones at and after `past` are writable,
   /// in the recent tier's layout. Sliding-window classes may start late.
   std::vector<PageView> pages;
-  uint8_t* strip = nullptr;  ///< format::StripLayout bytes; null when the class needs none
+  /// format::StripLayout bytes; null when the class needs none. Sequences whose views hold the same slot at position 0
+  /// have the same bytes in their sinks: any of them may be read.
+  uint8_t* strip = nullptr;
 };
 
 /// Which rows and layers of a step have their page mass collected.
@@ -46,7 +49,8 @@ struct ClassGeometry {
 };
 
 /// kInvalidArgument when the geometry contradicts itself or asks for what attention cannot do (a group above
-/// kernels::kMaxGroup, a direct format with a centre, a rotary centre without a table, ...); says which layer and the numbers.
+/// kernels::kMaxGroup, a direct format with a centre, a rotary centre without a table, ...); says which layer and the
+/// numbers.
 Status check(const ClassGeometry& geometry);
 
 /// Runs steps of one class. Not thread-safe except for the three LayerAttention calls of one step.
@@ -64,8 +68,8 @@ class ClassAttention final : public LayerAttention {
 
   /// Cuts the step into work items and sizes every buffer. Slots and strips must stay valid until the last merge.
   /// kInvalidArgument when the views contradict the geometry (a gap between pages, rows beyond the last page, a page to
-  /// be written that is not in the recent layout, a missing strip) or the request makes no sense; kResourceExhausted when
-  /// memory is refused. After an error the three calls do nothing until a plan succeeds.
+  /// be written that is not in the recent layout, a missing strip) or the request makes no sense; kResourceExhausted
+  /// when memory is refused. After an error the three calls do nothing until a plan succeeds.
   Status plan(std::span<const SequenceView> sequences, const MassRequest& mass = {});
 
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
@@ -75,12 +79,16 @@ class ClassAttention final : public LayerAttention {
   /// After the step's last merge: one float per page of the view of `sequence` (an index into plan's views), the mean
   /// over sampled (layer, query head, scored row) of the page's share of the softmax (equations 6 to 9 of the Minima-KV
   /// paper). Positions that a layer keeps in the strip's sinks do not count, the rest is what shares are taken of, so
-  /// they sum to 1. The open tile and the step's own rows belong to the page of their position. All 0 when every sampled
-  /// row was lost to NaN or sees sinks alone; empty when nothing was asked for. Valid until the next plan; not
+  /// they sum to 1. The open tile and the step's own rows belong to the page of their position. All 0 when every
+  /// sampled row was lost to NaN or sees sinks alone; empty when nothing was asked for. Valid until the next plan; not
   /// thread-safe.
   std::span<const float> page_mass(size_t sequence) const;
   /// Sampled (layer, query head, row) triples of `sequence` that page_mass leaves out for one of these two reasons.
   int mass_skipped(size_t sequence) const;
+
+  /// Of the planned step: tiles of one KV head in one layer, summed over heads and layers. Sequences of a step whose
+  /// views hold the same slots read those tiles once (share.h).
+  ReadPlan stats() const;
 
   /// Bytes of codec scratch held now (tails of chunks, decoded tiles); grows to the largest step seen.
   size_t scratch_bytes() const;

@@ -133,7 +133,8 @@ TEST_P(Mass, RandomCrosses) {
     constexpr int kRows[] = {1, 1, 2, 4, 5, 17, 100};
     const int rows = one_of(kRows);
     const int longest = slow() ? 900 : 2600;
-    const int past = i % 16 == 3 ? i / 4 : static_cast<int>(random() % static_cast<uint32_t>(longest / 64)) * 64 + i % 64;
+    const int past =
+        i % 16 == 3 ? i / 4 : static_cast<int>(random() % static_cast<uint32_t>(longest / 64)) * 64 + i % 64;
     constexpr int kWindows[] = {1, 64, 100, 512, 1000};
     if (random() % 3 == 0) spec.window = one_of(kWindows);
     constexpr int kScored[] = {1, 2, 8};
@@ -176,7 +177,8 @@ ClassSpec mixed_spec() {
 struct Batch {
   explicit Batch(const TestClass& cls) {
     for (size_t i = 0; i < 3; ++i) {
-      sequences.push_back(std::make_unique<TestSequence>(cls, kPast[i] + kRows[i], static_cast<uint32_t>(50 + i), 1.0f));
+      sequences.push_back(
+          std::make_unique<TestSequence>(cls, kPast[i] + kRows[i], static_cast<uint32_t>(50 + i), 1.0f));
       sequences.back()->fill(kPast[i], {1, 0, 1});
     }
   }

@@ -103,6 +103,17 @@ std::vector<float> TestSequence::half_rows(const std::vector<float>& rows, int k
   return out;
 }
 
+void TestSequence::copy_rows(const TestSequence& other, int tokens) {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const auto copy = [&](const std::vector<float>& from, int heads, std::vector<float>& to) {
+      std::copy_n(from.begin(), tokens * heads * cls_->spec().head_dim, to.begin());
+    };
+    copy(other.rows_[i].k, cls_->spec().kv_heads, rows_[i].k);
+    copy(other.rows_[i].v, cls_->spec().kv_heads, rows_[i].v);
+    copy(other.rows_[i].q, cls_->spec().q_heads, rows_[i].q);
+  }
+}
+
 void TestSequence::reserve(int tokens) {
   const int page_tokens = cls_->spec().page_tokens;
   while (static_cast<int>(pages_.size()) * page_tokens < tokens) {
@@ -279,6 +290,10 @@ StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, i
   int rows = 0;
   for (const Part& part : parts) {
     views.push_back(part.sequence->view(rows, part.past, part.rows));
+    for (PageView& page : views.back().pages) {
+      const int page_tokens = page.layout->page_tokens;
+      if (page.start + page_tokens <= part.prefix_tokens) page.slot = part.prefix->page(page.start / page_tokens);
+    }
     rows += part.rows;
   }
   const Status status = attention.plan(views, mass);

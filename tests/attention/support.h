@@ -77,6 +77,8 @@ class TestSequence {
   /// Rows for `tokens` positions. Keys are a constant offset of `bias` times the signal plus noise, turned by RoPE.
   TestSequence(const TestClass& cls, int tokens, uint32_t seed, float bias = 10.0f);
 
+  /// The first `tokens` rows become those of `other`. Before fill().
+  void copy_rows(const TestSequence& other, int tokens);
   /// Fills the cache with the first `past` positions through the reference encoders of src/format. Pages that are full
   /// before `past` get tier tier_of[page % size].
   void fill(int past, const std::vector<int>& tier_of);
@@ -128,6 +130,8 @@ struct Part {
   TestSequence* sequence;
   int past;
   int rows;
+  TestSequence* prefix = nullptr;  ///< whose slots hold the pages that end at or below prefix_tokens
+  int prefix_tokens = 0;
 };
 
 /// Output of every layer of a step: [layer][rows of all parts][q_heads][head_dim].
