@@ -9,7 +9,7 @@ std::span<const Command> commands() {
       {"complete", "print a completion script for bash, zsh or fish", define_complete},
       {"run", "answer one prompt, or many questions about one document", define_run},
       {"chat", "talk with a model: history, documents, streamed answers", define_chat},
-      {"inspect", "a model's KV geometry, and what each profile would cost", define_inspect},
+      {"inspect", "a model's KV geometry and what each profile would cost, or the picture of a trace", define_inspect},
       {"version", "print what this build is", define_version},
   };
   return kCommands;

@@ -15,8 +15,12 @@ moves = {(m["from"], m["to"], m["why"], m["how"]): m for m in d["moves"]}
 assert moves["recent", "stale1", "age", "convert"]["published"] == 29
 assert moves["recent", "stale1", "age", "convert"]["bytes"] == 29 * 300000
 assert moves["", "stale1", "hit", "reference"] == {"from": "", "to": "stale1", "why": "hit", "how": "reference",
-                                                   "published": 5, "abandoned": 0, "refused": 0, "bytes": 0, "us_max": 0}
+                                                   "published": 5, "abandoned": 0, "refused": 0, "bytes": 0,
+                                                   "us_max": 0}
+first = d["promotions"].pop("first")
 assert d["promotions"] == {"published": 2, "lossy": 1, "bytes": 1600000}, d["promotions"]
+assert [(p["step"], p["page_start"], p["how"], p["score"]) for p in first] == [(110, 256, "restore", 0.31),
+                                                                              (120, 384, "lossy", 0.2)], first
 assert d["slowest"]["us"] == 900.25 and d["slowest"]["step"] == 110 and d["slowest"]["how"] == "restore"
 assert d["refused"] == {"no_room": 1} and d["notes"] == []
 # At the end: page 0, 2, 3 as anchors, and of session 1 pages 30 and 31, of session 2 page 8 and seven of its window.

@@ -44,6 +44,6 @@ if len(sys.argv) > 2:
     page = open(sys.argv[2], encoding="utf-8").read()
     assert page.startswith("<!DOCTYPE html>") and svg in page, "the page does not hold the picture"
     assert "<script" not in page and not re.search(r"(href|src|url)\s*[=(]", page)
-    assert page.count("<table>") == page.count("</table>") == 2 and "lossy" in page
+    assert page.count("<table>") == page.count("</table>") == 3 and "lossy" in page
     assert "color-scheme:light dark" in page and page.count("prefers-color-scheme") == 2
 print("ok")

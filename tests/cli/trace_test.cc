@@ -105,6 +105,7 @@ TEST_F(Trace, EveryKeyOfAnEventIsRead) {
   EXPECT_EQ(e.why, "score");
   EXPECT_EQ(e.how, "restore");
   EXPECT_EQ(e.outcome, TraceOutcome::kAbandoned);
+  EXPECT_EQ(e.score, 0.5);
   EXPECT_EQ(e.from_bytes, 3u);
   EXPECT_EQ(e.to_bytes, 4u);
   EXPECT_EQ(e.microseconds, 1.25);
@@ -167,7 +168,8 @@ TEST_F(Trace, LinesThatAreNoEventsAreRefusedByNumber) {
   EXPECT_EQ(refused(kHeader + "[1]\n"), ": line 2: not a JSON object");
   EXPECT_EQ(refused(kHeader + "17\n"), ": line 2: not a JSON object");
   EXPECT_EQ(refused(kHeader + "null\n"), ": line 2: not a JSON object");
-  EXPECT_EQ(refused(kHeader + good.substr(0, good.size() - 1) + good), ": line 2: not JSON (byte " + std::to_string(good.size()) + ")");
+  EXPECT_EQ(refused(kHeader + good.substr(0, good.size() - 1) + good),
+            ": line 2: not JSON (byte " + std::to_string(good.size()) + ")");
   EXPECT_EQ(refused(kHeader + good + kHeader), ": line 3: a second header; a trace holds one run");
   EXPECT_EQ(refused(kHeader + std::string(kMaxTraceLineBytes + 1, ' ') + "\n"), ": line 2: longer than 65536 bytes");
   EXPECT_EQ(refused(kHeader + std::string(30000, '[') + "\n"), ": line 2: not a JSON object");
@@ -450,15 +452,17 @@ TEST_F(Trace, TheTerminalPictureFitsTheCanvas) {
 }
 
 TEST_F(Trace, TheTerminalPictureHasCellsTablesAndCosts) {
-  const auto picture = read(kHeader + event(1, 1, 7, 0, "", "recent", R"(,"why":"sealed","how":"append")") +
-                            event(3, 1, 7, 0, "recent", "stale1", R"(,"why":"age","how":"convert","us":20)") +
-                            event(5, 1, 7, 0, "stale1", "anchor", R"(,"why":"score","how":"restore","us":1500)") +
-                            refusal(6, "no_room"));
+  const auto picture =
+      read(kHeader + event(1, 1, 7, 0, "", "recent", R"(,"why":"sealed","how":"append")") +
+           event(3, 1, 7, 0, "recent", "stale1", R"(,"why":"age","how":"convert","us":20)") +
+           event(5, 1, 7, 0, "stale1", "anchor", R"(,"why":"score","how":"restore","score":0.25,"us":1500)") +
+           refusal(6, "no_room"));
   ASSERT_TRUE(picture.ok()) << picture.status().message();
   const std::string text = draw_terminal(*picture, {});
   for (const char* part :
        {"m, profile p (recent int8, stale1 k4v3)", "session 1: a column is 1 step, a row 1 page\n   0  RR11AA\nstep  1",
         "  recent  stale1  age      convert          1          0        0     30 B  20.0 us\n",
+        "     5        1       -         0  stale1  anchor  score  restore   0.25    100 B  1500 us\n",
         "promotions: 1, 100 B written\n",
         "slowest: 1500 us at step 5, session 1, position 0: stale1 to anchor (score, restore)\n",
         "refused: no_room 1\n"}) {

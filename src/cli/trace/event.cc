@@ -195,6 +195,8 @@ class EventHandler {
     if (*field_ == kMicroseconds) {
       if (!(v >= 0 && v <= kMaxTraceMicroseconds)) return wrong(shortened(text));
       event_->microseconds = v;
+    } else {
+      event_->score = v;
     }
     return true;
   }

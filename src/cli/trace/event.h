@@ -47,6 +47,7 @@ struct TraceEvent {
   Place from, to;
   std::string why, how;
   TraceOutcome outcome = TraceOutcome::kPublished;
+  std::optional<double> score;  ///< of the page when it was decided
   uint64_t from_bytes = 0, to_bytes = 0;
   double microseconds = 0;
 };

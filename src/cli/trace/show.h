@@ -1,5 +1,5 @@
 #pragma once
-// `varve inspect --trace`: reads a trace once and writes what was asked for.
+// `varve inspect --trace`: reads a trace and writes what was asked for.
 
 #include <cstdint>
 #include <optional>

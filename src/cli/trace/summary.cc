@@ -6,10 +6,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json event_json(const TraceEvent& e) {
-  return {{"us", e.microseconds},       {"step", e.step},     {"session", e.session},
-          {"page_start", e.page_start}, {"window", e.window}, {"from", place_name(e.from)},
-          {"to", place_name(e.to)},     {"why", e.why},       {"how", e.how},
-          {"to_bytes", e.to_bytes}};
+  return {{"step", e.step},
+          {"session", e.session},
+          {"window", e.window},
+          {"page_start", e.page_start},
+          {"from", place_name(e.from)},
+          {"to", place_name(e.to)},
+          {"why", e.why},
+          {"how", e.how},
+          {"score", e.score ? Json(*e.score) : Json(nullptr)},
+          {"to_bytes", e.to_bytes},
+          {"us", e.microseconds}};
 }
 
 Json bytes_json(const Picture& picture) {
@@ -49,6 +56,8 @@ Json trace_json(const Picture& picture) {
                      {"bytes", count.bytes},
                      {"us_max", count.most_microseconds}});
   }
+  Json promoted = Json::array();
+  for (const PromotionMark& m : picture.marks) promoted.push_back(event_json(m.event));
   Json refused = Json::object();
   for (const auto& [reason, count] : s.refused) refused[reason] = count;
   return {{"trace",
@@ -66,7 +75,10 @@ Json trace_json(const Picture& picture) {
           {"bytes", bytes_json(picture)},
           {"moves", std::move(moves)},
           {"promotions",
-           {{"published", s.promotions.published}, {"lossy", s.promotions.lossy}, {"bytes", s.promotions.bytes}}},
+           {{"published", s.promotions.published},
+            {"lossy", s.promotions.lossy},
+            {"bytes", s.promotions.bytes},
+            {"first", std::move(promoted)}}},
           {"slowest", s.slowest ? event_json(*s.slowest) : Json(nullptr)},
           {"refused", std::move(refused)},
           {"notes", picture.notes()}};

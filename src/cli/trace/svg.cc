@@ -322,8 +322,9 @@ std::string draw_html(const Picture& picture) {
                     "</style>\n</head>\n<body>\n" +
                     draw_svg(picture);
   if (!picture.panels.empty()) {
-    out += html_table("Bytes by tier", bytes_table(picture)) + html_table("Moves", moves_table(picture)) +
-           html_list("Costs", describe_costs(picture));
+    out += html_table("Bytes by tier", bytes_table(picture)) + html_table("Moves", moves_table(picture));
+    if (!picture.marks.empty()) out += html_table("Promotions", promotions_table(picture, kMostMarks));
+    out += html_list("Costs", describe_costs(picture));
   }
   return out + html_list("Notes", picture.notes()) + "</body>\n</html>\n";
 }

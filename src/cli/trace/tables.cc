@@ -118,6 +118,22 @@ Table moves_table(const Picture& picture) {
   return out;
 }
 
+Table promotions_table(const Picture& picture, size_t most) {
+  Table out;
+  out.columns = {{"step", true}, {"session", true}, {"window", true}, {"position", true}, {"from"},      {"to"},
+                 {"why"},        {"how"},           {"score", true},  {"written", true},  {"took", true}};
+  for (size_t i = 0; i < std::min(most, picture.marks.size()); ++i) {
+    const TraceEvent& e = picture.marks[i].event;
+    char score[32] = "-";
+    if (e.score) std::snprintf(score, sizeof score, "%.4g", *e.score);
+    out.rows.push_back({std::to_string(e.step), std::to_string(e.session),
+                        e.window > 0 ? std::to_string(e.window) : "-", std::to_string(e.page_start), place_name(e.from),
+                        place_name(e.to), or_dash(e.why), or_dash(e.how), score, format_bytes(e.to_bytes),
+                        microseconds(e.microseconds)});
+  }
+  return out;
+}
+
 std::vector<std::string> describe_costs(const Picture& picture) {
   const TraceSurvey& s = picture.survey;
   std::vector<std::string> out;

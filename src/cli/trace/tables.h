@@ -35,6 +35,8 @@ std::vector<std::string> describe_trace(const Picture& picture);
 Table bytes_table(const Picture& picture);
 /// One row for each (from, to, why, how).
 Table moves_table(const Picture& picture);
+/// One row for each of the first `most` promotions that the picture marks.
+Table promotions_table(const Picture& picture, size_t most);
 /// Promotions, the slowest move, refusals: one sentence each.
 std::vector<std::string> describe_costs(const Picture& picture);
 

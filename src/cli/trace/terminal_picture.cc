@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kLinesAroundPanel = 3;  // title, axis, blank
 constexpr size_t kLeastCells = 10;
+constexpr size_t kListedPromotions = 10;
 
 const char* tier_colour(char letter) {
   switch (letter) {
@@ -135,6 +136,11 @@ std::string draw_terminal(const Picture& picture, const Canvas& canvas) {
     out += draw_legend(canvas.colour);
     out += "Bytes of the pages that sessions hold, a shared page once:\n" + draw_table(bytes_table(picture)) + "\n";
     out += "Moves:\n" + draw_table(moves_table(picture)) + "\n";
+    if (!picture.marks.empty()) {
+      const bool all = picture.marks.size() <= kListedPromotions && picture.unmarked == 0;
+      out += all ? "Promotions:\n" : "The first " + std::to_string(kListedPromotions) + " promotions:\n";
+      out += draw_table(promotions_table(picture, kListedPromotions)) + "\n";
+    }
     for (const std::string& line : describe_costs(picture)) out += printable(line) + "\n";
   } else {
     out += "No page moved.\n";
