@@ -629,6 +629,21 @@ TEST(PrefixEvict, WindowsInsideAChainGoBeforeItsEnd) {
   EXPECT_EQ(s.index->start(Tokens(prompt.begin(), prompt.begin() + 13), "")->lost_tokens, 12);
 }
 
+TEST(PrefixEvict, WindowsThatNoEndNeedsGoBeforeThoseOfAnyEnd) {
+  Config config = two_class_config(64);
+  config.classes[1].window = 9;  // a hit at 16 needs the pages from 8 on: those of two chunks
+  Server s(config, 8 * kRecentBytes + 8 * 192);
+  const Tokens one = text(1, 17), two = text(2, 17);
+  const PrefixHit a = *s.index->start(one, ""), b = *s.index->start(two, "");  // equally recent
+  s.extend(a.sequence, one);
+  s.extend(b.sequence, two);
+  s.finish(a.sequence);
+  s.finish(b.sequence);
+  EXPECT_EQ(s.index->stats().bound_pages, 16u);
+  EXPECT_EQ(s.index->start(one, "")->tokens, 16);
+  EXPECT_EQ(s.index->start(two, "")->tokens, 16);
+}
+
 TEST(PrefixEvict, AChunkThatNoHitCanEndAtAndThatLeadsNowhereGoesNext) {
   Server s(two_class_config(48));
   const Tokens prompt = text(1, 17);
