@@ -33,6 +33,10 @@ Status validate(const Config& config) {
     if (cls.slot_bytes[static_cast<size_t>(Tier::kRecent)] == 0) {
       return invalid_argument(who + ": recent slots have 0 bytes, every page is born there");
     }
+    if (cls.sink_bytes > cls.strip_bytes) {
+      return invalid_argument(who + ": the sinks have " + std::to_string(cls.sink_bytes) +
+                              " bytes, the strip that contains them has " + std::to_string(cls.strip_bytes));
+    }
     for (size_t t = 0; t < kTiers; ++t) {
       if (cls.slot_bytes[t] > config.budget_bytes) {
         return resource_exhausted(who + ": a " + kTierNames[t] + " slot has " + std::to_string(cls.slot_bytes[t]) +
@@ -52,6 +56,10 @@ Status validate(const Config& config) {
 const char* tier_name(Tier tier) {
   const size_t i = static_cast<size_t>(tier);
   return i < kTiers ? kTierNames[i] : "unknown";
+}
+
+int first_needed_page(const ClassConfig& cls, int tokens) {
+  return cls.window == 0 ? 0 : std::max(0, tokens - cls.window + 1) / cls.page_tokens;
 }
 
 CacheState::CacheState(const Config& config) : config_(config), budget_{config.budget_bytes, 0} {
@@ -94,6 +102,9 @@ Cache::~Cache() = default;
 
 Result<SequenceId> Cache::start() { return state_->start(); }
 Result<SequenceId> Cache::fork(SequenceId sequence) { return state_->fork(sequence); }
+Result<SequenceId> Cache::start(const PrefixPages& prefix) { return state_->start(prefix, "start from a prefix"); }
+Result<SequenceId> Cache::fork(SequenceId sequence, int tokens) { return state_->fork(sequence, tokens); }
+size_t Cache::shortfall() const { return state_->shortfall(); }
 void Cache::finish(SequenceId sequence) { state_->finish(sequence); }
 Status Cache::reserve(SequenceId sequence, int tokens) { return state_->reserve(sequence, tokens); }
 size_t Cache::shortfall(SequenceId sequence, int tokens) const { return state_->shortfall(sequence, tokens); }
@@ -121,9 +132,18 @@ std::vector<BlockEntry> Cache::blocks(SequenceId id, size_t cls) const {
                        .tokens = std::clamp(sequence->length - page.start, 0, state_->cls(cls).page_tokens),
                        .sealed = page.sealed,
                        .shared = page.requests > 1,
+                       .cached = page.cached,
                        .converting = page.converting});
   }
   return entries;
+}
+
+PageId Cache::page_at(SequenceId id, size_t cls, int position) const {
+  const Sequence* sequence = std::as_const(*state_).find(id);
+  if (sequence == nullptr || cls >= sequence->classes.size() || position < 0) return 0;
+  const BlockTable& table = sequence->classes[cls];
+  const int index = position / state_->cls(cls).page_tokens - table.first;
+  return index < 0 || static_cast<size_t>(index) >= table.pages.size() ? 0 : table.pages[static_cast<size_t>(index)];
 }
 
 uint8_t* Cache::strip(SequenceId id, size_t cls) {
@@ -148,6 +168,7 @@ std::optional<PageInfo> Cache::page(PageId id) const {
                 .converting = page->converting,
                 .destination = page->destination,
                 .requests = page->requests,
+                .cached = page->cached,
                 .holder = 0,
                 .shortest_length = 0};
   for (const auto& [sequence_id, sequence] : state_->sequences()) {
@@ -167,6 +188,9 @@ ReadGuard Cache::read(std::span<const SequenceId> sequences) {
   guard.state_ = state_;
   return guard;
 }
+
+Status Cache::hold(size_t cls, PageId page) { return state_->hold(cls, page); }
+void Cache::release(size_t cls, PageId page) { state_->release(cls, page); }
 
 Result<Conversion> Cache::retier(size_t cls, PageId page, Tier to) {
   Conversion conversion;
@@ -188,9 +212,32 @@ PoolStats Cache::pool(size_t cls, Tier tier) const {
           .slots_total = pool->total(),
           .slots_free = pool->free(),
           .slots_live = pool->live(),
+          .slots_cached = pool->cached(),
           .slots_draining = pool->draining(),
           .slots_converting = pool->converting(),
           .slab_bytes = pool->allocated_bytes()};
+}
+
+uint32_t Cache::requests(PageId id) const {
+  const Page* page = state_->pages().find(id);
+  return page == nullptr ? 0 : page->requests;
+}
+
+size_t Cache::cached_pages() const {
+  size_t count = 0;
+  state_->pages().each([&](PageId, const Page& page) { count += page.cached; });
+  return count;
+}
+
+size_t Cache::cached_bytes() const {
+  size_t bytes = 0;
+  for (size_t c = 0; c < config().classes.size(); ++c) {
+    for (size_t t = 0; t < kTiers; ++t) {
+      const Pool* pool = state_->pool(c, static_cast<Tier>(t));
+      if (pool != nullptr) bytes += pool->cached() * pool->slot_bytes();
+    }
+  }
+  return bytes;
 }
 
 size_t Cache::strip_bytes_live() const {

@@ -44,11 +44,18 @@ struct ClassConfig {
   int window = 0;
   std::array<size_t, kTiers> slot_bytes{};  ///< 0: the tier is not used by this class; recent must be used
   size_t strip_bytes = 0;                   ///< exact strip of one sequence; 0: none
+  /// First bytes of a strip that hold the exact rows of the first positions of the sequence (attention sinks), all of
+  /// them inside the first page. A sequence that starts from a prefix gets a copy; <= strip_bytes.
+  size_t sink_bytes = 0;
   /// Rows that one strip tile holds before they are coded into the slot; 0: truncate() may stop anywhere in the
   /// unsealed page, else only inside the open tile or at a tile boundary, because the rows of older tiles are no longer
   /// exact.
   int tile_tokens = 0;
 };
+
+/// The first page that a sequence of `tokens` tokens needs for its next row, which reads keys at positions from
+/// tokens - window + 1 on.
+int first_needed_page(const ClassConfig& cls, int tokens);
 
 struct Config {
   std::vector<ClassConfig> classes;
@@ -66,6 +73,7 @@ struct BlockEntry {
   int tokens;       ///< settled tokens in it
   bool sealed;      ///< full and settled: immutable, may be converted or shared
   bool shared;      ///< more than one sequence holds it
+  bool cached;      ///< the prefix cache holds it too
   bool converting;  ///< a retier is in flight
 };
 
@@ -78,19 +86,32 @@ struct PageInfo {
   bool converting;
   PageRef destination;  ///< of the conversion in flight, while converting
   uint32_t requests;    ///< sequences that hold it
-  SequenceId holder;    ///< the lowest id among them; 0: none is left (only a conversion keeps the page)
+  bool cached;          ///< the prefix cache holds it, see Cache::hold()
+  SequenceId holder;    ///< the lowest id among the sequences; 0: only the cache or a conversion keeps the page
   int shortest_length;  ///< settled tokens of the shortest of them: the page's age is counted from there
 };
 
-/// Every slot is in exactly one state: slots_free + slots_live + slots_converting = slots_total.
+/// Every slot is in exactly one state: slots_free + slots_live + slots_cached + slots_converting = slots_total.
 struct PoolStats {
   size_t slot_bytes;  ///< allocated per slot, padding included
   size_t slots_total;
   size_t slots_free;
-  size_t slots_live;        ///< mapped by a page, or kept by readers or as a conversion's source
+  size_t slots_live;        ///< mapped by a page of a sequence, or kept by readers or as a conversion's source
+  size_t slots_cached;      ///< mapped by a page that no sequence holds, only the prefix cache
   size_t slots_draining;    ///< of the live ones, those no page maps any more
   size_t slots_converting;  ///< destinations of conversions not yet published
   size_t slab_bytes;        ///< allocated: slots_total * slot_bytes
+};
+
+/// What a sequence can start from instead of nothing: sealed pages, referenced in place in whatever tier they are, and
+/// the bytes of its sinks. A page serves only at the position it was written for: its keys are rotated, and its codes
+/// cannot be turned to another position exactly. So there is no context shift, by construction.
+struct PrefixPages {
+  int tokens = 0;  ///< a multiple of every class's page_tokens
+  /// Per class, ascending and without a gap up to `tokens`: all pages from position 0; in a class with a window those
+  /// that cover [tokens - window + 1, tokens), the keys that the row at `tokens` reads.
+  std::vector<std::vector<PageId>> pages;
+  std::vector<std::span<const uint8_t>> sinks;  ///< per class, sink_bytes each; copied. Not read when tokens is 0
 };
 
 class Cache;
@@ -151,6 +172,17 @@ class Cache {
   /// A new sequence with the same settled tokens: shares every sealed page, copies the unsealed one and the strips.
   /// No step may be writing the sequence. kResourceExhausted leaves everything as it was.
   Result<SequenceId> fork(SequenceId sequence);
+  /// A new sequence of `prefix.tokens` settled tokens that references the pages; nothing is copied but the sinks, the
+  /// rest of its strips holds no meaningful bytes. Changes nothing on failure: kInvalidArgument (length, number of
+  /// pages or sinks, a page that is gone, of another class or not sealed), kUnsupported (a page that was written for
+  /// another position), kResourceExhausted (no room for the strips).
+  Result<SequenceId> start(const PrefixPages& prefix);
+  /// The same for the first `tokens` settled tokens of a sequence. kInvalidArgument when `tokens` is beyond its length
+  /// or not a multiple of every class's page_tokens, kUnsupported when a class with a window has released what the row
+  /// at `tokens` reads.
+  Result<SequenceId> fork(SequenceId sequence, int tokens);
+  /// Bytes the budget lacks for the strips of a new sequence; 0 when start() would succeed.
+  size_t shortfall() const;
   /// Drops every reference of the sequence. Idempotent: an unknown or finished id is ignored.
   void finish(SequenceId sequence);
 
@@ -173,6 +205,8 @@ class Cache {
   int length(SequenceId sequence) const;     ///< settled tokens; 0 for an unknown id
   /// The block table, ordered by position, reserved pages included (tokens = 0 for those not yet settled).
   std::vector<BlockEntry> blocks(SequenceId sequence, size_t cls) const;
+  /// The page of the sequence that covers a position; 0 when there is none (unknown id, not reserved, left the window).
+  PageId page_at(SequenceId sequence, size_t cls, int position) const;
   uint8_t* strip(SequenceId sequence, size_t cls);  ///< null when the class has none or the id is unknown
   uint8_t* slot(size_t cls, const PageRef& ref);    ///< null when the reference is stale
   std::optional<PageInfo> page(PageId page) const;  ///< nothing when the page is gone
@@ -181,12 +215,23 @@ class Cache {
   /// after the guard is gone.
   ReadGuard read(std::span<const SequenceId> sequences);
 
-  /// Retier: takes a source reference and a destination slot. Errors: page not sealed, already converting, same tier,
-  /// tier not used by the class, stale id (kInvalidArgument), no room (kResourceExhausted).
+  /// The prefix cache's reference on a sealed page: it lives on when its last sequence lets go. There is at most one.
+  /// kInvalidArgument: stale id or other class, not sealed, held already (the second caller would share a reference
+  /// that only one of them may drop).
+  Status hold(size_t cls, PageId page);
+  /// Drops that reference. Idempotent: a page that is gone, of another class or not held is ignored.
+  void release(size_t cls, PageId page);
+
+  /// Retier: takes a source reference and a destination slot. A page that only the prefix cache holds can move too.
+  /// Errors: page not sealed, already converting, same tier, tier not used by the class, stale id (kInvalidArgument),
+  /// no room (kResourceExhausted).
   Result<Conversion> retier(size_t cls, PageId page, Tier to);
 
   const Config& config() const;
   PoolStats pool(size_t cls, Tier tier) const;
+  uint32_t requests(PageId page) const;  ///< sequences that hold the page; 0 for an unknown id. Cheaper than page()
+  size_t cached_pages() const;           ///< pages that the prefix cache holds
+  size_t cached_bytes() const;           ///< of the slots that only the prefix cache keeps
   size_t strip_bytes_live() const;
   size_t allocated_bytes() const;  ///< slabs of all pools and strips: what the budget limits
   size_t budget_bytes() const;

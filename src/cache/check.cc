@@ -48,14 +48,14 @@ Status CacheState::check() const {
     if (page.requests != seen) {
       status =
           internal_error(who + " counts " + std::to_string(page.requests) + " requests, found " + std::to_string(seen));
-    } else if (page.requests == 0 && !page.converting) {
+    } else if (!page.owned() && !page.converting) {
       status = internal_error(who + " has no owner");
-    } else if (page.requests > 1 && !page.sealed) {
+    } else if ((page.requests > 1 || page.cached) && !page.sealed) {
       status = internal_error(who + " is shared before it is sealed");
     } else if (!pool(page.cls, page.ref.tier)->valid(page.ref.slot, page.ref.generation)) {
       status = internal_error(who + " refers to a slot that was freed");
     }
-    if (page.requests != 0) count(pool(page.cls, page.ref.tier), page.ref.slot, Hold::kMapping);
+    if (page.mapping()) count(pool(page.cls, page.ref.tier), page.ref.slot, *page.mapping());
     if (page.converting) {
       ++conversions;
       count(pool(page.cls, page.ref.tier), page.ref.slot, Hold::kSource);

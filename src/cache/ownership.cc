@@ -1,8 +1,49 @@
-// Readers and conversions: the references that outlive a block table.
+// Owners of pages, readers and conversions.
 
 #include "cache/state.h"
 
 namespace varve::cache {
+
+void CacheState::set_owners(PageId id, uint32_t requests, bool cached) {
+  Page* page = pages_.find(id);
+  Pool* slots = pool(page->cls, page->ref.tier);
+  const std::optional<Hold> before = page->mapping();
+  page->requests = requests;
+  page->cached = cached;
+  const std::optional<Hold> after = page->mapping();
+  if (before == after) return;
+  if (after) slots->hold(page->ref.slot, *after);  // first, so that the slot is never without a reference
+  if (before) slots->drop(page->ref.slot, *before);
+  if (!after && !page->converting) pages_.remove(id);
+}
+
+void CacheState::add_request(PageId id) {
+  const Page& page = *pages_.find(id);
+  set_owners(id, page.requests + 1, page.cached);
+}
+
+void CacheState::drop_request(PageId id) {
+  const Page& page = *pages_.find(id);
+  set_owners(id, page.requests - 1, page.cached);
+}
+
+Status CacheState::hold(size_t c, PageId id) {
+  const std::string what = "hold of page " + std::to_string(id) + " in class " + std::to_string(c) + ": ";
+  const Page* page = pages_.find(id);
+  if (page == nullptr || page->cls != c || !page->owned()) {
+    return invalid_argument(what + "the id is stale or of another class");
+  }
+  if (!page->sealed) return invalid_argument(what + "the page at " + std::to_string(page->start) + " is not sealed");
+  if (page->cached) return invalid_argument(what + "the prefix cache holds it already");
+  set_owners(id, page->requests, true);
+  return {};
+}
+
+void CacheState::release(size_t c, PageId id) {
+  const Page* page = pages_.find(id);
+  if (page == nullptr || page->cls != c || !page->cached) return;
+  set_owners(id, page->requests, false);
+}
 
 uint64_t CacheState::guard(std::span<const SequenceId> ids) {
   std::vector<Held> held;
@@ -34,7 +75,7 @@ Status CacheState::begin_conversion(size_t c, PageId id, Tier to, PageRef* from_
   const std::string what = "retier of page " + std::to_string(id) + " in class " + std::to_string(c) + ": ";
   if (c >= config_.classes.size() || to >= Tier::kCount) return invalid_argument(what + "no such class or tier");
   Page* page = pages_.find(id);
-  if (page == nullptr || page->cls != c || page->requests == 0) {
+  if (page == nullptr || page->cls != c || !page->owned()) {
     return invalid_argument(what + "the id is stale or of another class");
   }
   if (!page->sealed) return invalid_argument(what + "the page is not sealed");
@@ -60,13 +101,14 @@ bool CacheState::end_conversion(PageId id, bool publish) {
   const PageRef from = page->ref, to = page->destination;
   Pool* source = pool(page->cls, from.tier);
   Pool* destination = pool(page->cls, to.tier);
-  const bool owned = page->requests != 0;
+  const bool owned = page->owned();
   page->converting = false;
   page->destination = {};
   if (publish && owned) {
-    destination->hold(to.slot, Hold::kMapping);
+    const Hold mapping = *page->mapping();
+    destination->hold(to.slot, mapping);
     page->ref = to;
-    source->drop(from.slot, Hold::kMapping);
+    source->drop(from.slot, mapping);
   }
   destination->drop(to.slot, Hold::kDestination);
   source->drop(from.slot, Hold::kSource);

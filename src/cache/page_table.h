@@ -2,10 +2,12 @@
 // Logical page records. A block table names pages by PageId; the record says where the bytes are now.
 
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "cache/cache.h"
+#include "cache/pool.h"
 
 namespace varve::cache {
 
@@ -15,8 +17,16 @@ struct Page {
   PageRef ref;
   bool sealed = false;
   uint32_t requests = 0;    ///< sequences whose block table names it
+  bool cached = false;      ///< the prefix cache owns it too
   bool converting = false;  ///< a conversion owns it too: the record outlives its last request
   PageRef destination;      ///< while converting
+
+  bool owned() const { return requests != 0 || cached; }
+  /// The reference that the page's owners, together, have on its slot; nothing when only a conversion is left.
+  std::optional<Hold> mapping() const {
+    if (requests != 0) return Hold::kMapping;
+    return cached ? std::optional(Hold::kCached) : std::nullopt;
+  }
 };
 
 class PageTable {

@@ -11,7 +11,7 @@ namespace varve::cache {
 namespace {
 
 constexpr size_t index(Hold why) { return static_cast<size_t>(why); }
-constexpr std::array<const char*, kHolds> kHoldNames = {"mapping", "reader", "conversion source",
+constexpr std::array<const char*, kHolds> kHoldNames = {"mapping", "cached mapping", "reader", "conversion source",
                                                         "conversion destination"};
 
 }  // namespace
@@ -20,7 +20,7 @@ bool Pool::Slot::idle() const {
   return std::all_of(holds.begin(), holds.end(), [](uint32_t n) { return n == 0; });
 }
 
-bool Pool::Slot::draining() const { return !idle() && !converting() && holds[index(Hold::kMapping)] == 0; }
+bool Pool::Slot::draining() const { return !idle() && !converting() && !cached() && holds[index(Hold::kMapping)] == 0; }
 
 Pool::Pool(std::string name, size_t slot_bytes, size_t slab_bytes, Budget* budget, bool poison)
     : name_(std::move(name)),
@@ -116,9 +116,11 @@ void Pool::change(uint32_t slot, Hold why, int delta) {
   Slot& s = slots_[slot];
   converting_ -= s.converting();
   draining_ -= s.draining();
+  cached_ -= s.cached();
   s.holds[index(why)] += static_cast<uint32_t>(delta);
   converting_ += s.converting();
   draining_ += s.draining();
+  cached_ += s.cached();
 }
 
 bool Pool::valid(uint32_t slot, uint32_t generation) const {
@@ -132,7 +134,7 @@ uint8_t* Pool::data(uint32_t slot) {
 Status Pool::check(const std::vector<std::array<uint32_t, kHolds>>& expected) const {
   const auto fail = [&](const std::string& what) { return internal_error("pool " + name_ + ": " + what); };
   if (faults_ != 0) return fail(std::to_string(faults_) + " releases without a reference");
-  size_t total = 0, idle = 0, converting = 0, draining = 0;
+  size_t total = 0, idle = 0, cached = 0, converting = 0, draining = 0;
   for (size_t slab = 0; slab < slabs_.size(); ++slab) {
     uint32_t used = 0;
     for (uint32_t i = 0; i < slab_slots_; ++i) {
@@ -152,6 +154,7 @@ Status Pool::check(const std::vector<std::array<uint32_t, kHolds>>& expected) co
       total += exists;
       idle += exists && s.idle();
       used += !s.idle();
+      cached += s.cached();
       converting += s.converting();
       draining += s.draining();
     }
@@ -159,13 +162,17 @@ Status Pool::check(const std::vector<std::array<uint32_t, kHolds>>& expected) co
     if (slabs_[slab].capacity != 0 && used == 0) return fail("slab " + std::to_string(slab) + " is empty but kept");
   }
   if (expected.size() > slots_.size()) return fail("a reference names a slot that never existed");
-  if (total != total_ || idle != free_.size() || converting != converting_ || draining != draining_) {
+  if (total != total_ || idle != free_.size() || cached != cached_ || converting != converting_ ||
+      draining != draining_) {
     return fail("counters disagree: total " + std::to_string(total_) + "/" + std::to_string(total) + ", free " +
-                std::to_string(free_.size()) + "/" + std::to_string(idle) + ", converting " +
-                std::to_string(converting_) + "/" + std::to_string(converting) + ", draining " +
-                std::to_string(draining_) + "/" + std::to_string(draining));
+                std::to_string(free_.size()) + "/" + std::to_string(idle) + ", cached " + std::to_string(cached_) +
+                "/" + std::to_string(cached) + ", converting " + std::to_string(converting_) + "/" +
+                std::to_string(converting) + ", draining " + std::to_string(draining_) + "/" +
+                std::to_string(draining));
   }
-  if (free() + live() + this->converting() != total_) return fail("free + live + converting is not total");
+  if (free() + live() + this->cached() + this->converting() != total_) {
+    return fail("free + live + cached + converting is not total");
+  }
   return {};
 }
 

@@ -20,8 +20,9 @@ struct Budget {
   size_t left() const { return limit - used; }
 };
 
-/// Why a slot is kept. A slot is free when every count is zero.
-enum class Hold : uint8_t { kMapping, kReader, kSource, kDestination, kCount };
+/// Why a slot is kept. A slot is free when every count is zero. A page maps its slot once: as kMapping while a sequence
+/// holds it, as kCached while only the prefix cache does.
+enum class Hold : uint8_t { kMapping, kCached, kReader, kSource, kDestination, kCount };
 inline constexpr size_t kHolds = static_cast<size_t>(Hold::kCount);
 
 class Pool {
@@ -59,7 +60,8 @@ class Pool {
   size_t free() const { return free_.size(); }
   size_t converting() const { return converting_; }
   size_t draining() const { return draining_; }
-  size_t live() const { return total_ - free_.size() - converting_; }
+  size_t cached() const { return cached_; }
+  size_t live() const { return total_ - free_.size() - cached_ - converting_; }
   size_t allocated_bytes() const { return total_ * slot_bytes_; }
 
   /// Recounts slots and compares with `expected[slot][hold]` (missing entries are zeros).
@@ -71,6 +73,7 @@ class Pool {
     std::array<uint32_t, kHolds> holds{};
     bool idle() const;
     bool converting() const { return holds[static_cast<size_t>(Hold::kDestination)] != 0; }
+    bool cached() const { return holds[static_cast<size_t>(Hold::kCached)] != 0; }
     bool draining() const;
   };
   struct Slab {
@@ -94,6 +97,7 @@ class Pool {
   size_t total_ = 0;
   size_t converting_ = 0;
   size_t draining_ = 0;
+  size_t cached_ = 0;
   size_t faults_ = 0;  ///< releases without a reference
 };
 

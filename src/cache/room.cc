@@ -70,6 +70,7 @@ std::string CacheState::holders() const {
     out << "; " << pool->name() << ": " << pool->total() << " slots, " << pool->allocated_bytes() << " bytes, "
         << pool->live() << " live";
     if (pool->draining() != 0) out << " (" << pool->draining() << " kept only by readers or conversions)";
+    if (pool->cached() != 0) out << ", " << pool->cached() << " cached";
     if (pool->converting() != 0) out << ", " << pool->converting() << " converting";
     if (pool->free() != 0) out << ", " << pool->free() << " free";
   }

@@ -37,19 +37,16 @@ PageId CacheState::new_page(size_t c, int start) {
   return pages_.add(page);
 }
 
-void CacheState::drop_request(PageId id) {
-  Page* page = pages_.find(id);
-  if (--page->requests != 0) return;
-  pool(page->cls, page->ref.tier)->drop(page->ref.slot, Hold::kMapping);
-  if (!page->converting) pages_.remove(id);
-}
-
-Result<SequenceId> CacheState::start() {
+Demand CacheState::strip_demand() const {
   Demand demand;
   for (size_t c = 0; c < config_.classes.size(); ++c) {
     if (strips(c) != nullptr) demand.slots.emplace_back(strips(c), 1);
   }
-  if (Status status = make_room(demand, headroom_, "start of a sequence"); !status.ok()) return status;
+  return demand;
+}
+
+Result<SequenceId> CacheState::start() {
+  if (Status status = make_room(strip_demand(), headroom_, "start of a sequence"); !status.ok()) return status;
   Sequence sequence;
   sequence.classes.resize(config_.classes.size());
   for (size_t c = 0; c < config_.classes.size(); ++c) {
@@ -83,7 +80,7 @@ Result<SequenceId> CacheState::fork(SequenceId id) {
       const Page page = *pages_.find(page_id);
       if (page.start >= parent->length) break;  // reserved only
       if (page.sealed) {
-        ++pages_.find(page_id)->requests;
+        add_request(page_id);
         to.pages.push_back(page_id);
         continue;
       }
@@ -101,6 +98,97 @@ Result<SequenceId> CacheState::fork(SequenceId id) {
   const SequenceId child_id = next_sequence_++;
   sequences_.emplace(child_id, std::move(child));
   return child_id;
+}
+
+Status CacheState::validate(const PrefixPages& prefix, const std::string& what) const {
+  const size_t classes = config_.classes.size();
+  const std::string head = what + " of " + std::to_string(prefix.tokens) + " tokens: ";
+  if (prefix.tokens < 0) return invalid_argument(head + "a negative length");
+  if (prefix.pages.size() != classes || (prefix.tokens != 0 && prefix.sinks.size() != classes)) {
+    return invalid_argument(head + "pages of " + std::to_string(prefix.pages.size()) + " and sinks of " +
+                            std::to_string(prefix.sinks.size()) + " classes, the cache has " + std::to_string(classes));
+  }
+  for (size_t c = 0; c < classes; ++c) {
+    const ClassConfig& config = cls(c);
+    const std::string in_class = " in class " + std::to_string(c);
+    if (prefix.tokens % config.page_tokens != 0) {
+      return invalid_argument(head + "not a multiple of the page of " + std::to_string(config.page_tokens) + in_class);
+    }
+    if (prefix.tokens != 0 && prefix.sinks[c].size() != config.sink_bytes) {
+      return invalid_argument(head + std::to_string(prefix.sinks[c].size()) + " bytes of sinks" + in_class +
+                              ", which has " + std::to_string(config.sink_bytes));
+    }
+    const int first = first_needed_page(cls(c), prefix.tokens);
+    const size_t needed = static_cast<size_t>(prefix.tokens / config.page_tokens - first);
+    if (prefix.pages[c].size() != needed) {
+      return invalid_argument(head + std::to_string(prefix.pages[c].size()) + " pages" + in_class + ", needed are " +
+                              std::to_string(needed) + " from position " + std::to_string(first * config.page_tokens));
+    }
+    for (size_t i = 0; i < needed; ++i) {
+      const PageId id = prefix.pages[c][i];
+      const Page* page = pages_.find(id);
+      const std::string who = head + "page " + std::to_string(id) + in_class;
+      if (page == nullptr || page->cls != c || !page->owned()) {
+        return invalid_argument(who + " is stale or of another class");
+      }
+      const int start = (first + static_cast<int>(i)) * config.page_tokens;
+      if (!page->sealed) return invalid_argument(who + " at " + std::to_string(page->start) + " is not sealed");
+      if (page->start != start) {
+        return unsupported(who + " was written for position " + std::to_string(page->start) + ", it cannot serve at " +
+                           std::to_string(start));
+      }
+    }
+  }
+  return {};
+}
+
+Result<SequenceId> CacheState::start(const PrefixPages& prefix, const std::string& what) {
+  if (Status status = validate(prefix, what); !status.ok()) return status;
+  const std::string head = what + " of " + std::to_string(prefix.tokens) + " tokens";
+  if (Status status = make_room(strip_demand(), headroom_, head); !status.ok()) return status;
+  Sequence sequence;
+  sequence.length = prefix.tokens;
+  sequence.classes.resize(config_.classes.size());
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    BlockTable& table = sequence.classes[c];
+    table.first = first_needed_page(cls(c), prefix.tokens);
+    table.pages = prefix.pages[c];
+    for (const PageId page : table.pages) add_request(page);
+    if (strips(c) == nullptr) continue;
+    table.strip = strips(c)->take(Hold::kMapping);
+    if (prefix.tokens == 0 || cls(c).sink_bytes == 0) continue;
+    std::memcpy(strips(c)->data(table.strip), prefix.sinks[c].data(), cls(c).sink_bytes);
+  }
+  const SequenceId id = next_sequence_++;
+  sequences_.emplace(id, std::move(sequence));
+  return id;
+}
+
+Result<SequenceId> CacheState::fork(SequenceId id, int tokens) {
+  const Sequence* parent = find(id);
+  if (parent == nullptr) return unknown_sequence("fork", id);
+  const std::string what =
+      "fork of sequence " + std::to_string(id) + " (" + std::to_string(parent->length) + " tokens) at a prefix";
+  if (tokens < 0 || tokens > parent->length) {
+    return invalid_argument(what + " of " + std::to_string(tokens) + " tokens: out of range");
+  }
+  PrefixPages prefix;
+  prefix.tokens = tokens;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const BlockTable& table = parent->classes[c];
+    const int first = first_needed_page(cls(c), tokens);
+    if (first < table.first && tokens != 0) {
+      return unsupported(what + " of " + std::to_string(tokens) + " tokens needs keys below " +
+                         std::to_string(table.first * cls(c).page_tokens) + ", which left the window of " +
+                         std::to_string(cls(c).window) + " in class " + std::to_string(c));
+    }
+    const int end = tokens / cls(c).page_tokens;
+    prefix.pages.emplace_back();
+    for (int i = first; i < end; ++i) prefix.pages[c].push_back(table.pages[static_cast<size_t>(i - table.first)]);
+    const uint8_t* sinks = cls(c).sink_bytes == 0 ? nullptr : strips(c)->data(table.strip);
+    prefix.sinks.emplace_back(sinks, cls(c).sink_bytes);
+  }
+  return start(prefix, what);
 }
 
 void CacheState::finish(SequenceId id) {
@@ -198,9 +286,8 @@ Status CacheState::truncate(SequenceId id, int tokens) {
         return unsupported(what + "lies below the open tile that starts at " +
                            std::to_string(sequence->length / tile * tile) + in_class);
       }
-      // The row at `tokens` reads keys from tokens - window + 1 on.
       const int kept_from = sequence->classes[c].first * config.page_tokens;
-      if (kept_from > std::max(0, tokens - config.window + 1)) {
+      if (sequence->classes[c].first > first_needed_page(cls(c), tokens)) {
         return unsupported(what + "needs keys below " + std::to_string(kept_from) + ", which left the window of " +
                            std::to_string(config.window) + in_class);
       }

@@ -36,14 +36,20 @@ class CacheState {
 
   Result<SequenceId> start();
   Result<SequenceId> fork(SequenceId id);
+  /// `what` begins the message of a failure.
+  Result<SequenceId> start(const PrefixPages& prefix, const std::string& what);
+  Result<SequenceId> fork(SequenceId id, int tokens);
   void finish(SequenceId id);
   Status reserve(SequenceId id, int tokens);
   Status settle(SequenceId id, int tokens);
   Status truncate(SequenceId id, int tokens);
   size_t shortfall(SequenceId id, int tokens) const;
+  size_t shortfall() const { return missing_bytes(strip_demand(), headroom_); }
 
   uint64_t guard(std::span<const SequenceId> ids);
   void release_guard(uint64_t id);
+  Status hold(size_t cls, PageId page);
+  void release(size_t cls, PageId page);
   /// Takes the source reference and the destination slot; *from and *to say where.
   Status begin_conversion(size_t cls, PageId page, Tier to, PageRef* from_ref, PageRef* to_ref);
   /// Ends a conversion; true when dst became the page.
@@ -71,7 +77,12 @@ class CacheState {
 
   Sequence* find(SequenceId id);
   PageId new_page(size_t cls, int start);
+  /// The one way in which a page changes hands: its slot's reference follows, and the page goes with its last owner.
+  void set_owners(PageId page, uint32_t requests, bool cached);
+  void add_request(PageId page);
   void drop_request(PageId page);
+  Status validate(const PrefixPages& prefix, const std::string& what) const;
+  Demand strip_demand() const;
   Demand reserve_demand(const Sequence& sequence, int tokens) const;
   /// Bytes that growth for the demand would lack, keeping `headroom` free; 0: it fits.
   size_t missing_bytes(const Demand& demand, size_t headroom) const;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,12 +46,16 @@ inline bool row_is(const uint8_t* slot, Tier tier, int row, uint64_t print) {
   return std::memcmp(slot + static_cast<size_t>(row) * bytes, &print, bytes) == 0;
 }
 
+/// Positions whose rows are kept in the strip too, as attention sinks are.
+inline constexpr int kSinks = 2;
+
 /// A full class with pages of 8 tokens and every tier, a sliding one with pages of 4, window 10 and two tiers.
 inline Config fingerprint_config(size_t pages) {
   Config config;
   ClassConfig full;
   full.page_tokens = 8;
   full.strip_bytes = 64;
+  full.sink_bytes = kSinks * 8;
   ClassConfig sliding;
   sliding.page_tokens = 4;
   sliding.window = 10;
@@ -72,6 +77,9 @@ class FakeEngine {
   void write(SequenceId id, std::span<const int> added) {
     const int past = cache_->length(id);
     for (size_t cls = 0; cls < cache_->config().classes.size(); ++cls) {
+      for (int p = past; p < kSinks && p - past < static_cast<int>(added.size()) && cache_->strip(id, cls); ++p) {
+        write_row(cache_->strip(id, cls), Tier::kRecent, p, sink_print(added[static_cast<size_t>(p - past)], p, cls));
+      }
       for (const BlockEntry& b : cache_->blocks(id, cls)) {
         uint8_t* slot = cache_->slot(cls, b.ref);
         for (int row = 0; row < cache_->config().classes[cls].page_tokens; ++row) {
@@ -105,12 +113,42 @@ class FakeEngine {
     return "";
   }
 
-  /// Re-reads the whole history of every sequence through its block tables.
+  /// Re-reads the whole history of every sequence through its block tables, and every sealed page that is alive,
+  /// whoever owns it.
   std::string verify() {
+    note_pages();
+    if (std::string wrong = verify_sequences(); !wrong.empty()) return wrong;
+    for (auto it = written_.begin(); it != written_.end();) {
+      const std::optional<PageInfo> page = cache_->page(it->first);
+      if (!page) {
+        it = written_.erase(it);
+        continue;
+      }
+      for (size_t row = 0; row < it->second.size(); ++row) {
+        const int r = static_cast<int>(row);
+        if (!row_is(cache_->slot(page->cls, page->ref), page->ref.tier, r,
+                    fingerprint(it->second[row], page->start + r, page->cls, page->ref.tier, page->ref.generation))) {
+          return "page " + std::to_string(it->first) + " at " + std::to_string(page->start) + " in " +
+                 tier_name(page->ref.tier) + (page->requests == 0 ? ", which only the cache owns," : "") +
+                 " is not what was written";
+        }
+      }
+      ++it;
+    }
+    return "";
+  }
+
+  std::string verify_sequences() {
     for (const auto& [id, tokens] : tokens_) {
       if (cache_->length(id) != static_cast<int>(tokens.size())) return "a length differs";
       for (size_t cls = 0; cls < cache_->config().classes.size(); ++cls) {
         const ClassConfig& config = cache_->config().classes[cls];
+        const int sinks = cache_->strip(id, cls) ? std::min(kSinks, static_cast<int>(tokens.size())) : 0;
+        for (int p = 0; p < sinks; ++p) {
+          if (!row_is(cache_->strip(id, cls), Tier::kRecent, p, sink_print(tokens[static_cast<size_t>(p)], p, cls))) {
+            return "sequence " + std::to_string(id) + " has other sinks than it wrote";
+          }
+        }
         int covered = 0;
         for (const BlockEntry& b : cache_->blocks(id, cls)) {
           if (covered == 0) covered = b.start;
@@ -149,15 +187,17 @@ class FakeEngine {
     std::vector<std::pair<int, int>> rows;  ///< (row, token)
   };
 
-  /// Unit u of n covers the rows r with r % n == u. Units of a page that nobody holds any more are left out.
+  /// Unit u of n covers the rows r with r % n == u. Units of a page that neither a sequence nor the cache owns any more
+  /// are left out.
   std::vector<Job> jobs(std::span<const WorkUnit> units, int units_per_page) const {
     std::vector<Job> out;
     for (const WorkUnit& u : units) {
       const PageInfo page = *cache_->page(u.page);
-      if (page.holder == 0) continue;
+      if (page.holder == 0 && !page.cached) continue;
       Job job{u.src, u.dst, u.cls, u.start, page.ref, page.destination, {}};
       for (int row = u.unit; row < cache_->config().classes[u.cls].page_tokens; row += units_per_page) {
-        job.rows.emplace_back(row, tokens_.at(page.holder)[static_cast<size_t>(u.start + row)]);
+        job.rows.emplace_back(row, page.holder != 0 ? tokens_.at(page.holder)[static_cast<size_t>(u.start + row)]
+                                                    : written_.at(u.page)[static_cast<size_t>(row)]);
       }
       out.push_back(std::move(job));
     }
@@ -179,8 +219,26 @@ class FakeEngine {
   }
 
  private:
+  static uint64_t sink_print(int token, int position, size_t cls) {
+    return fingerprint(token, position, cls, Tier::kCount, 0);
+  }
+
+  /// What the sealed pages hold, for when no sequence is left to ask.
+  void note_pages() {
+    for (const auto& [id, tokens] : tokens_) {
+      for (size_t cls = 0; cls < cache_->config().classes.size(); ++cls) {
+        for (const BlockEntry& b : cache_->blocks(id, cls)) {
+          if (!b.sealed) continue;
+          const auto first = tokens.begin() + b.start;
+          written_.try_emplace(b.page, first, first + b.tokens);
+        }
+      }
+    }
+  }
+
   Cache* cache_;
   std::map<SequenceId, std::vector<int>> tokens_;
+  std::map<PageId, std::vector<int>> written_;
 };
 
 }  // namespace varve::cache::testing

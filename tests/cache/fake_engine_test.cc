@@ -6,10 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/lifecycle/age_policy.h"
+#include "cache/prefix/index.h"
 #include "testing.h"
 
 namespace varve::cache {
@@ -40,14 +46,38 @@ class RestlessPolicy final : public PagePolicy {
 
 struct Totals {
   size_t steps = 0, refusals = 0, aborts = 0, forks = 0, cuts = 0;
+  size_t mixed_hits = 0;                    ///< prefix hits on pages of several tiers
+  size_t double_hits = 0;                   ///< on a page that another sequence held already
+  std::array<size_t, kTiers> idle_tiers{};  ///< slots that only the cache kept, summed over the steps
   ControllerStats stats;
+  PrefixStats prefix;
 };
 
-void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
+/// Prompts that begin alike: one of three documents, cut anywhere, and a question.
+std::vector<int> prompt_of(std::mt19937* random) {
+  const auto below = [&](int n) { return static_cast<int>((*random)() % static_cast<uint32_t>(n)); };
+  const int document = below(3);
+  std::vector<int> prompt;
+  for (int n = 8 + below(48), i = 0; i < n; ++i) prompt.push_back(document << 16 | i);
+  for (int n = 1 + below(6); n > 0; --n) prompt.push_back(below(1 << 20));
+  return prompt;
+}
+
+/// With a quota, requests are prompts over a prefix cache; without, sequences start empty.
+void run(uint32_t seed, const Policy& policy, size_t pages, size_t prefix_quota, Totals* totals) {
   constexpr int kUnits = 3;
   auto cache = make(fingerprint_config(pages));
   auto controller = std::move(Controller::create(cache.get(), &policy, {{kUnits, kUnits}, 4})).value();
+  std::unique_ptr<PrefixIndex> index;
+  if (prefix_quota != 0) {
+    index = std::move(PrefixIndex::create(cache.get(), {prefix_quota, "model", "codec"})).value();
+  }
   FakeEngine engine(cache.get());
+  struct Request {
+    std::vector<int> prompt;  ///< what is not settled yet
+    std::string tenant;
+  };
+  std::map<SequenceId, Request> requests;
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
   bool sources_intact = true;
@@ -61,18 +91,52 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
   };
   const auto finish = [&](SequenceId id) {
     engine.tokens().erase(id);
+    requests.erase(id);
     cache->finish(id);
+    if (index == nullptr) return;
+    index->trim();
+    EXPECT_LE(index->stats().cached_bytes + index->stats().sinks_bytes, prefix_quota);
+  };
+  const auto start = [&] {
+    if (index == nullptr) {
+      if (auto id = cache->start(); id.ok()) engine.tokens()[*id];
+      return;
+    }
+    std::vector<int> prompt = prompt_of(&random);
+    Request request{{}, below(4) == 0 ? "b" : "a"};
+    const auto hit = index->start(prompt, request.tenant);
+    if (!hit.ok()) return;
+    request.prompt.assign(prompt.begin() + hit->tokens, prompt.end());
+    prompt.resize(static_cast<size_t>(hit->tokens));
+    engine.tokens()[hit->sequence] = std::move(prompt);
+    requests[hit->sequence] = std::move(request);
+    size_t tiers = 0, shared = 0;
+    for (const BlockEntry& b : cache->blocks(hit->sequence, 0)) {
+      tiers |= size_t{1} << static_cast<size_t>(b.ref.tier);
+      shared += b.shared;
+    }
+    totals->mixed_hits += (tiers & (tiers - 1)) != 0;
+    totals->double_hits += shared != 0;
   };
 
   for (int64_t step = 0; step < 120; ++step) {
-    if (engine.tokens().empty() || below(8) == 0) {
-      if (auto id = cache->start(); id.ok()) engine.tokens()[*id];
-    }
+    if (engine.tokens().empty() || below(8) == 0) start();
+    if (index != nullptr && below(40) == 0) index->evict(static_cast<size_t>(below(4000)));
     if (!engine.tokens().empty() && below(6) == 0) {
       const SequenceId parent = any();
       if (auto id = cache->fork(parent); id.ok()) {
         ASSERT_EQ(engine.adopt_fork(parent, *id), "");
+        if (index != nullptr) requests[*id] = requests[parent];
         ++totals->forks;
+      }
+    }
+    if (index != nullptr && !engine.tokens().empty() && below(12) == 0) {
+      const SequenceId parent = any();
+      const int tokens = cache->length(parent) / 8 * 8;
+      if (auto id = cache->fork(parent, tokens); id.ok()) {
+        const std::vector<int>& all = engine.tokens()[parent];
+        engine.tokens()[*id] = std::vector<int>(all.begin(), all.begin() + tokens);
+        requests[*id] = {{}, requests[parent].tenant};
       }
     }
     if (!engine.tokens().empty() && below(12) == 0) finish(any());
@@ -82,6 +146,10 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
       const int keep = static_cast<int>(tokens.size()) - below(std::min<int>(12, static_cast<int>(tokens.size()) + 1));
       if (cache->truncate(id, keep).ok()) {
         tokens.resize(static_cast<size_t>(keep));
+        if (index != nullptr) {
+          requests[id].prompt.clear();
+          index->trim();
+        }
         controller->settled(id);
         ++totals->cuts;
       }
@@ -92,8 +160,15 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
     std::vector<std::vector<int>> added;
     for (const auto& [id, tokens] : engine.tokens()) {
       if (below(3) == 0) continue;
-      const int n = below(4) == 0 ? 1 + below(20) : 1;
+      int n = below(4) == 0 ? 1 + below(20) : 1;
+      const auto request = requests.find(id);
+      const bool prefill = request != requests.end() && !request->second.prompt.empty();
+      if (prefill) n = std::min(1 + below(20), static_cast<int>(request->second.prompt.size()));
       Status status = cache->reserve(id, n);
+      while (status.code() == StatusCode::kResourceExhausted && index != nullptr &&
+             index->evict(cache->shortfall(id, n)) > 0) {
+        status = cache->reserve(id, n);
+      }
       while (status.code() == StatusCode::kResourceExhausted &&
              controller->relieve(step, cache->shortfall(id, n), work) > 0) {
         status = cache->reserve(id, n);
@@ -104,7 +179,9 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
       }
       batch.push_back(id);
       added.emplace_back();
-      for (int i = 0; i < n; ++i) added.back().push_back(below(1 << 20));
+      for (int i = 0; i < n; ++i) {
+        added.back().push_back(prefill ? request->second.prompt[static_cast<size_t>(i)] : below(1 << 20));
+      }
     }
     {
       const ReadGuard guard = cache->read(batch);
@@ -120,7 +197,7 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
         finish(batch[i]);
         batch.erase(batch.begin() + static_cast<ptrdiff_t>(i));
         added.erase(added.begin() + static_cast<ptrdiff_t>(i));
-        if (auto id = cache->start(); id.ok()) engine.tokens()[*id];
+        start();
         ++totals->aborts;
       }
       for (size_t i = 0; i < batch.size(); ++i) engine.write(batch[i], added[i]);
@@ -132,11 +209,22 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
       std::vector<int>& tokens = engine.tokens()[batch[i]];
       tokens.insert(tokens.end(), added[i].begin(), added[i].end());
       controller->settled(batch[i], n);
+      if (index == nullptr) continue;
+      std::vector<int>& prompt = requests[batch[i]].prompt;
+      prompt.erase(prompt.begin(), prompt.begin() + std::min<ptrdiff_t>(n, static_cast<ptrdiff_t>(prompt.size())));
+      ASSERT_OK(index->seal(batch[i], tokens, requests[batch[i]].tenant));
     }
     controller->advance(step, 3, work);
     ASSERT_TRUE(sources_intact) << "seed " << seed << " step " << step;
     ASSERT_EQ(engine.verify(), "") << "seed " << seed << " step " << step;
     ASSERT_OK(cache->check());
+    if (index != nullptr) {
+      ASSERT_OK(index->check());
+      for (size_t cls = 0; cls < 2; ++cls) {
+        for (size_t t = 0; t < kTiers; ++t)
+          totals->idle_tiers[t] += cache->pool(cls, static_cast<Tier>(t)).slots_cached;
+      }
+    }
     ++totals->steps;
   }
   const ControllerStats stats = controller->stats();
@@ -156,6 +244,13 @@ void run(uint32_t seed, const Policy& policy, size_t pages, Totals* totals) {
   totals->stats.published_pressure += stats.published_pressure;
   controller.reset();
   while (!engine.tokens().empty()) finish(any());
+  if (index != nullptr) {
+    const PrefixStats p = index->stats();
+    totals->prefix.hits += p.hits;
+    totals->prefix.shortened += p.shortened;
+    for (size_t r = 0; r < PrefixStats::kReasons; ++r) totals->prefix.evicted_pages[r] += p.evicted_pages[r];
+    index.reset();
+  }
   EXPECT_EQ(cache->allocated_bytes(), 0u);
   ASSERT_OK(cache->check());
 }
@@ -164,7 +259,7 @@ TEST(FakeEngine, HistoryIsIntactWithAgeing) {
   Totals totals;
   const AgePolicy policy(12);
   for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
-    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 14, &totals));
+    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 14, 0, &totals));
   }
   const auto& demoted = totals.stats.transitions[0][static_cast<size_t>(Tier::kStale1)];
   EXPECT_GT(demoted.published, 8 * kSeeds);
@@ -180,7 +275,7 @@ TEST(FakeEngine, HistoryIsIntactThroughEveryPairOfTiers) {
   Totals totals;
   const RestlessPolicy policy;
   for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
-    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 40, &totals));
+    ASSERT_NO_FATAL_FAILURE(run(seed, policy, 40, 0, &totals));
   }
   for (const auto& [from, to] : {std::pair{Tier::kRecent, Tier::kStale1},
                                  {Tier::kStale1, Tier::kStale2},
@@ -189,6 +284,30 @@ TEST(FakeEngine, HistoryIsIntactThroughEveryPairOfTiers) {
     EXPECT_GT(totals.stats.transitions[static_cast<size_t>(from)][static_cast<size_t>(to)].published, kSeeds / 8)
         << tier_name(from) << " to " << tier_name(to);
   }
+}
+
+// serving: in-flight step writes into freed pages; claim after a tier swap; block id used as pool index after offload;
+// mixed-format chain decoded with the first page's format; another request's content in the reply; eviction re-entering
+// commit; host page evicted before its restore ends.
+TEST(FakeEngine, HistoryIsIntactOnPrefixHitsInMixedTiers) {
+  Totals totals;
+  const AgePolicy ageing(12);
+  const RestlessPolicy restless;
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(run(seed, ageing, 16, 3000, &totals));
+    ASSERT_NO_FATAL_FAILURE(run(seed, restless, 40, 12000, &totals));
+  }
+  EXPECT_GT(totals.prefix.hits, 4 * kSeeds);
+  EXPECT_GT(totals.mixed_hits, kSeeds / 2);
+  EXPECT_GT(totals.double_hits, kSeeds / 2);
+  EXPECT_GT(totals.prefix.shortened, 0u);
+  EXPECT_GT(totals.prefix.evicted_pages[PrefixStats::kQuota], kSeeds);
+  EXPECT_GT(totals.prefix.evicted_pages[PrefixStats::kPressure], kSeeds);
+  for (const Tier tier : {Tier::kRecent, Tier::kStale1, Tier::kStale2}) {
+    EXPECT_GT(totals.idle_tiers[static_cast<size_t>(tier)], 0u) << tier_name(tier);
+  }
+  EXPECT_GT(totals.aborts, kSeeds);
+  EXPECT_GT(totals.cuts, kSeeds);
 }
 
 }  // namespace

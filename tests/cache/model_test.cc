@@ -17,9 +17,11 @@ namespace {
 
 constexpr int kSequences = 12000 / testing::kSanitizerSlowdown;
 
+constexpr uint32_t kKinds = 40, kOperations = kKinds * 64 * 64;
+
 /// One operation, spelled by one number so that sequences shrink well.
 std::string apply(testing::ReferenceModel& model, uint32_t op) {
-  const uint32_t kind = op % 32, a = op / 32 % 64, b = op / 2048 % 64;
+  const uint32_t kind = op % kKinds, a = op / kKinds % 64, b = op / (kKinds * 64) % 64;
   const int tokens = static_cast<int>(b % 14);
   switch (kind) {
     case 0:
@@ -31,7 +33,7 @@ std::string apply(testing::ReferenceModel& model, uint32_t op) {
     case 6:
     case 7: return model.truncate(a, static_cast<int>(b % 32));
     case 8:
-    case 9: return model.read(op / 32);
+    case 9: return model.read(op / kKinds);
     case 10:
     case 11:
     case 12: return model.drop_guard(a);
@@ -48,6 +50,16 @@ std::string apply(testing::ReferenceModel& model, uint32_t op) {
     case 23:
     case 24: return model.reserve(a, tokens);
     case 25: return model.reserve(a, 1000 * tokens);
+    case 26: return model.hold(a);
+    case 27:
+    case 28: return model.seal(a, b % 2 == 0);
+    case 29: return model.release(a, b % 8 == 0);
+    case 30:
+    case 31: return model.start_prefix(a, static_cast<int>(b % 3 * 4 + 4), 0);
+    case 32:
+      return b % 2 == 0 ? model.start_prefix(a, static_cast<int>(b % 14), b / 14)
+                        : model.fork_at(a, static_cast<int>(b % 24));
+    case 33: return model.fork_at(a, static_cast<int>(b % 3 * 4 + 4));
     default: {
       std::string wrong = model.reserve(a, tokens);
       return wrong.empty() ? model.settle(a, tokens) : wrong;
@@ -61,11 +73,13 @@ Config config_of(uint32_t shape) {
   if (shape & 4) config.classes[0].slot_bytes[static_cast<size_t>(Tier::kAnchor)] = testing::kRecentBytes;
   if (shape & 8) config.classes[0].strip_bytes = 0;
   if (shape & 16) config.budget_bytes *= 4;  // slabs of several slots
+  if (shape & 32) config.classes[0].sink_bytes = config.classes[0].strip_bytes / 4;
   return config;
 }
 
 TEST(CacheModel, RandomOperationsAgreeWithTheModel) {
   size_t sequences = 0, operations = 0, refusals = 0, published = 0, orphans = 0, drained = 0;
+  size_t prefix_starts = 0, revived = 0, cached_moves = 0;
   const auto property = [&](uint32_t shape, const std::vector<uint32_t>& ops) {
     testing::ReferenceModel model(config_of(shape));
     for (size_t i = 0; i < ops.size(); ++i) {
@@ -79,6 +93,9 @@ TEST(CacheModel, RandomOperationsAgreeWithTheModel) {
     published += model.published();
     orphans += model.orphans();
     drained += model.drained();
+    prefix_starts += model.prefix_starts();
+    revived += model.revived();
+    cached_moves += model.cached_moves();
   };
   rc::detail::TestParams params = rc::detail::configuration().testParams;
   params.maxSuccess = kSequences;
@@ -87,8 +104,8 @@ TEST(CacheModel, RandomOperationsAgreeWithTheModel) {
   const auto result = rc::detail::checkTestable(
       [&] {
         // Full-range numbers at every size; sequences of up to 200 operations.
-        const auto shape = *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, 32));
-        const auto op = rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, 1u << 17));
+        const auto shape = *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, 64));
+        const auto op = rc::gen::resize(rc::kNominalSize, rc::gen::inRange<uint32_t>(0, kOperations));
         const auto ops = *rc::gen::scale(2.0, rc::gen::container<std::vector<uint32_t>>(op));
         property(shape, ops);
       },
@@ -97,13 +114,18 @@ TEST(CacheModel, RandomOperationsAgreeWithTheModel) {
   rc::detail::printResultMessage(result, text);
   ASSERT_TRUE(result.is<rc::detail::SuccessResult>()) << text.str();
   std::cout << sequences << " sequences, " << operations << " operations, " << refusals << " refusals, " << published
-            << " publications, " << orphans << " without an owner, " << drained << " releases that waited\n";
+            << " publications, " << orphans << " without an owner, " << drained << " releases that waited, "
+            << prefix_starts << " starts from a prefix, " << revived << " cached pages taken up again, " << cached_moves
+            << " moved\n";
   // The generator must reach what the test is about.
   EXPECT_GE(sequences, static_cast<size_t>(kSequences));
   EXPECT_GT(refusals, sequences / 10);
   EXPECT_GT(published, sequences / 10);
   EXPECT_GT(orphans, 0u);
   EXPECT_GT(drained, 0u);
+  EXPECT_GT(prefix_starts, sequences / 10);
+  EXPECT_GT(revived, sequences / 100);
+  EXPECT_GT(cached_moves, 0u);
 }
 
 }  // namespace

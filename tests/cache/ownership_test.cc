@@ -42,6 +42,7 @@ Config slab_config() {
   return config;
 }
 
+// serving: in-flight step writes into freed pages.
 TEST(Readers, AbortWithAStepInFlightKeepsItsPagesAndStrips) {
   auto cache = make(small_config(8));
   const SequenceId id = *cache->start();
@@ -153,6 +154,7 @@ TEST(Readers, GuardsAndConversionsMayOutliveTheCache) {
   guard = {};
 }
 
+// serving: block id used as pool index after offload; differential-kv: restore old data over a reused slot.
 TEST(Slots, StaleGenerationIsDetected) {
   auto cache = make(slab_config());
   const SequenceId keep = *cache->start();
@@ -296,6 +298,7 @@ TEST(Retier, AbandonLeavesNoTrace) {
   EXPECT_TRUE(cache->retier(0, before[0].page, Tier::kStale2)->publish());  // and it can start again
 }
 
+// serving: double free on abort plus async transfer.
 TEST(Retier, PublishAfterTheLastOwnerIsGoneFreesBothSlots) {
   auto cache = make(small_config(8));
   const SequenceId id = *cache->start();
@@ -392,6 +395,7 @@ TEST(KnownFailures, DoubleFinishOfASharedPageFreesItOnce) {
   ASSERT_OK(cache->check());
 }
 
+// serving: same page freed twice in one batch.
 TEST(KnownFailures, OnePageFreedByTwoSequencesOfABatch) {
   auto cache = make(slab_config());
   const SequenceId a = *cache->start();
@@ -406,6 +410,7 @@ TEST(KnownFailures, OnePageFreedByTwoSequencesOfABatch) {
   ASSERT_OK(cache->check());
 }
 
+// serving: prompt larger than the pool hangs the queue.
 TEST(KnownFailures, APromptLargerThanThePoolIsRefusedAndTheNextWorks) {
   auto cache = make(small_config(8));
   const SequenceId huge = *cache->start();
@@ -421,6 +426,7 @@ TEST(KnownFailures, APromptLargerThanThePoolIsRefusedAndTheNextWorks) {
   ASSERT_OK(cache->check());
 }
 
+// serving: preemption livelock at a full pool.
 TEST(KnownFailures, AFullPoolRefusesInsteadOfPreempting) {
   // Two sequences that both want the last page: one gets it, the other is told so every time, nobody loses tokens.
   auto cache = make(small_config(8));

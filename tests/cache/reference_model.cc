@@ -39,9 +39,9 @@ size_t ReferenceModel::used_bytes() const {
 }
 
 bool ReferenceModel::sealed(const Page& page) const {
-  return std::any_of(page.holders.begin(), page.holders.end(), [&](SequenceId id) {
-    return sequences_.at(id).length >= page.start + config_.classes[page.cls].page_tokens;
-  });
+  return page.cached || std::any_of(page.holders.begin(), page.holders.end(), [&](SequenceId id) {
+           return sequences_.at(id).length >= page.start + config_.classes[page.cls].page_tokens;
+         });
 }
 
 ReferenceModel::Sequence* ReferenceModel::pick(size_t which, SequenceId* id) {
@@ -79,7 +79,7 @@ ReferenceModel::PagePtr ReferenceModel::adopt_page(SequenceId id, size_t cls, co
   const ClassConfig& config = config_.classes[cls];
   page->slot = adopt(cls, block.ref, cache_->slot(cls, block.ref), config.slot_bytes[0]);
   page->slot->mapped = 1;
-  pages_.insert(page);
+  pages_[page->id] = page;
   return page;
 }
 
@@ -94,12 +94,24 @@ void ReferenceModel::release(const SlotPtr& slot) {
 
 void ReferenceModel::drop_holder(const PagePtr& page, SequenceId id) {
   page->holders.erase(id);
-  if (!page->holders.empty()) return;
+  let_go(page);
+}
+
+void ReferenceModel::let_go(const PagePtr& page) {
+  if (page->owned()) return;
   page->slot->mapped = 0;
   release(page->slot);
   if (page->converting) return;
-  pages_.erase(page);
+  pages_.erase(page->id);
   gone_.push_back(page->id);
+}
+
+std::vector<ReferenceModel::PagePtr> ReferenceModel::every_page() const {
+  std::vector<PagePtr> all;
+  for (const auto& [id, page] : pages_) {
+    if (page->owned()) all.push_back(page);
+  }
+  return all;
 }
 
 std::string ReferenceModel::start() {
@@ -113,17 +125,46 @@ std::string ReferenceModel::start() {
   }
   if (!fit) return "start succeeded although it cannot fit";
   if (sequences_.contains(*id) || std::count(finished_.begin(), finished_.end(), *id)) return "sequence id reused";
-  Sequence& sequence = sequences_[*id];
+  std::string wrong;
+  sequences_[*id] = take_strips(*id, {}, &wrong);
+  return wrong;
+}
+
+ReferenceModel::Sequence ReferenceModel::take_strips(SequenceId id, const std::vector<std::vector<uint8_t>>& sinks,
+                                                     std::string* wrong) {
+  Sequence sequence;
   sequence.pages.resize(config_.classes.size());
   for (size_t c = 0; c < config_.classes.size(); ++c) {
-    const size_t strip = config_.classes[c].strip_bytes;
-    sequence.strips.push_back(strip == 0 ? nullptr : adopt(c, std::nullopt, cache_->strip(*id, c), strip));
-    if (strip == 0) continue;
-    sequence.strips[c]->mapped = 1;
-    if (!stamped(*sequence.strips[c], 0xA5A5A5A5A5A5A5A5u)) return "a new strip shows old bytes";
-    stamp(sequence.strips[c]);
+    const size_t bytes = config_.classes[c].strip_bytes;
+    sequence.strips.push_back(bytes == 0 ? nullptr : adopt(c, std::nullopt, cache_->strip(id, c), bytes));
+    if (bytes == 0) continue;
+    const SlotPtr& strip = sequence.strips[c];
+    strip->mapped = 1;
+    const size_t copied = sinks.empty() ? 0 : sinks[c].size();
+    if (copied != 0 && std::memcmp(strip->data, sinks[c].data(), copied) != 0) *wrong = "the sinks were not copied";
+    if (!std::all_of(strip->data + copied, strip->data + bytes, [](uint8_t b) { return b == kPoison; })) {
+      *wrong = "a new strip shows old bytes";
+    }
+    stamp(strip);
   }
-  return "";
+  return sequence;
+}
+
+std::string ReferenceModel::adopt_prefix(SequenceId id, int tokens, const std::vector<std::vector<PagePtr>>& pages,
+                                         const std::vector<std::vector<uint8_t>>& sinks) {
+  std::string wrong;
+  Sequence sequence = take_strips(id, sinks, &wrong);
+  sequence.length = tokens;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    for (const PagePtr& page : pages[c]) {
+      revived_ += page->holders.empty();
+      page->holders.insert(id);
+      sequence.pages[c][page->start] = page;
+    }
+  }
+  sequences_[id] = std::move(sequence);
+  ++prefix_starts_;
+  return wrong;
 }
 
 std::string ReferenceModel::fork(size_t which) {
@@ -318,12 +359,7 @@ std::string ReferenceModel::drop_guard(size_t which) {
 }
 
 std::string ReferenceModel::retier(size_t which, Tier to) {
-  std::vector<PagePtr> all;
-  for (const auto& [id, sequence] : sequences_) {
-    for (const auto& pages : sequence.pages) {
-      for (const auto& [start, page] : pages) all.push_back(page);
-    }
-  }
+  const std::vector<PagePtr> all = every_page();
   const size_t choices = all.size() + (gone_.empty() ? 0 : 1);
   if (choices == 0) return "";
   which %= choices;
@@ -367,7 +403,8 @@ std::string ReferenceModel::publish(size_t which) {
   const auto it = flights_.begin() + static_cast<ptrdiff_t>(which % flights_.size());
   Flight flight = std::move(*it);
   flights_.erase(it);
-  const bool owned = !flight.page->holders.empty();
+  const bool owned = flight.page->owned();
+  cached_moves_ += flight.page->holders.empty() && owned;
   if (flight.conversion.publish() != owned) return "publish disagrees about the owners";
   flight.page->converting = false;
   flight.source->source = 0;
@@ -378,7 +415,7 @@ std::string ReferenceModel::publish(size_t which) {
     flight.page->slot = flight.destination;
     ++published_;
   } else {
-    pages_.erase(flight.page);
+    pages_.erase(flight.page->id);
     gone_.push_back(flight.page->id);
     ++orphans_;
   }
@@ -396,13 +433,156 @@ std::string ReferenceModel::abandon(size_t which) {
   flight.page->converting = false;
   flight.source->source = 0;
   flight.destination->destination = 0;
-  if (flight.page->holders.empty()) {
-    pages_.erase(flight.page);
+  if (!flight.page->owned()) {
+    pages_.erase(flight.page->id);
     gone_.push_back(flight.page->id);
   }
   release(flight.source);
   release(flight.destination);
   return "";
+}
+
+std::string ReferenceModel::hold(size_t which) {
+  const std::vector<PagePtr> all = every_page();
+  const size_t choices = all.size() + (gone_.empty() ? 0 : 1);
+  if (choices == 0) return "";
+  which %= choices;
+  if (which == all.size()) {
+    return cache_->hold(0, gone_.back()).code() == StatusCode::kInvalidArgument ? "" : "hold of a page that is gone";
+  }
+  const PagePtr& page = all[which];
+  const bool valid = sealed(*page) && !page->cached;
+  const Status status = cache_->hold(page->cls, page->id);
+  if (status.code() != (valid ? StatusCode::kOk : StatusCode::kInvalidArgument)) return "hold: " + status.message();
+  if (valid) page->cached = true;
+  return "";
+}
+
+std::string ReferenceModel::seal(size_t which, bool then_finish) {
+  SequenceId id = 0;
+  Sequence* sequence = pick(which, &id);
+  if (sequence == nullptr) return "";
+  for (const auto& pages : sequence->pages) {
+    for (const auto& [start, page] : pages) {
+      if (!sealed(*page) || page->cached) continue;
+      if (Status status = cache_->hold(page->cls, page->id); !status.ok()) return "seal: " + status.message();
+      page->cached = true;
+    }
+  }
+  if (!then_finish) return "";
+  cache_->finish(id);
+  finish_model(id);
+  return "";
+}
+
+std::string ReferenceModel::release(size_t which, bool other) {
+  std::vector<PagePtr> held, rest;
+  for (const auto& [id, page] : pages_) (page->cached ? held : rest).push_back(page);
+  if (other) {
+    if (!rest.empty()) cache_->release(rest[which % rest.size()]->cls, rest[which % rest.size()]->id);
+    if (!gone_.empty()) cache_->release(0, gone_[which % gone_.size()]);
+    return "";
+  }
+  if (held.empty()) return "";
+  const PagePtr page = held[which % held.size()];
+  cache_->release(page->cls, page->id);
+  page->cached = false;
+  let_go(page);
+  return "";
+}
+
+std::string ReferenceModel::start_prefix(size_t pick, int tokens, uint32_t spoil) {
+  PrefixPages prefix{tokens, {}, {}};
+  std::vector<std::vector<PagePtr>> pages;
+  std::vector<std::vector<uint8_t>> sinks;
+  StatusCode expected = StatusCode::kOk;
+  size_t bytes = 0;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const ClassConfig& cls = config_.classes[c];
+    bytes += line(cls.strip_bytes);
+    pages.emplace_back();
+    prefix.pages.emplace_back();
+    sinks.emplace_back(cls.sink_bytes, static_cast<uint8_t>(next_stamp_));
+    if (tokens % cls.page_tokens != 0) expected = StatusCode::kInvalidArgument;
+    const int from = cls.window == 0 ? 0 : std::max(0, tokens - cls.window + 1);
+    for (int start = from / cls.page_tokens * cls.page_tokens; start < tokens; start += cls.page_tokens) {
+      std::vector<PagePtr> there;
+      for (const PagePtr& page : every_page()) {
+        if (page->cls == c && page->start == start && sealed(*page)) there.push_back(page);
+      }
+      pages[c].push_back(there.empty() ? nullptr : there[pick % there.size()]);
+      prefix.pages[c].push_back(there.empty() ? (gone_.empty() ? 0 : gone_.back()) : pages[c].back()->id);
+      if (there.empty()) expected = StatusCode::kInvalidArgument;
+    }
+  }
+  for (const std::vector<uint8_t>& s : sinks) prefix.sinks.emplace_back(s);
+  std::vector<PageId>& last = prefix.pages.back();
+  if (spoil == 1 && !last.empty()) {  // a page too few
+    last.pop_back();
+    expected = StatusCode::kInvalidArgument;
+  } else if (spoil == 2 && last.size() > 1 && expected == StatusCode::kOk) {  // pages at each other's positions
+    std::swap(last.front(), last.back());
+    expected = StatusCode::kUnsupported;
+  } else if (spoil == 3 && !last.empty()) {  // an unsealed one, or of another class
+    for (const PagePtr& page : every_page()) {
+      if (page->cls == prefix.pages.size() - 1 && sealed(*page)) continue;
+      last.back() = page->id;
+      expected = StatusCode::kInvalidArgument;
+      break;
+    }
+  }
+  const bool fit = fits(bytes, headroom_);
+  const auto id = cache_->start(prefix);
+  if (expected != StatusCode::kOk) {
+    return id.status().code() == expected ? "" : "start from a bad prefix: " + id.status().message();
+  }
+  if (!id.ok()) {
+    ++refusals_;
+    if (id.status().code() != StatusCode::kResourceExhausted) return "start_prefix: " + id.status().message();
+    return fit && exact_room_ ? "start from a prefix refused although it fits: " + id.status().message() : "";
+  }
+  if (!fit) return "start from a prefix succeeded although it cannot fit";
+  return adopt_prefix(*id, tokens, pages, tokens == 0 ? std::vector<std::vector<uint8_t>>() : sinks);
+}
+
+std::string ReferenceModel::fork_at(size_t which, int tokens) {
+  SequenceId parent_id = 0;
+  const Sequence* parent = pick(which, &parent_id);
+  if (parent == nullptr) return "";
+  StatusCode expected = StatusCode::kOk;
+  size_t bytes = 0;
+  std::vector<std::vector<PagePtr>> pages;
+  std::vector<std::vector<uint8_t>> sinks;
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const ClassConfig& cls = config_.classes[c];
+    bytes += line(cls.strip_bytes);
+    if (tokens % cls.page_tokens != 0 && expected == StatusCode::kOk) expected = StatusCode::kInvalidArgument;
+    const int from = cls.window == 0 ? 0 : std::max(0, tokens - cls.window + 1);
+    pages.emplace_back();
+    for (int start = from / cls.page_tokens * cls.page_tokens; start < tokens; start += cls.page_tokens) {
+      const auto it = parent->pages[c].find(start);
+      if (it == parent->pages[c].end()) {
+        expected = StatusCode::kUnsupported;
+        break;
+      }
+      pages[c].push_back(it->second);
+    }
+    const uint8_t* strip = parent->strips[c] == nullptr ? nullptr : parent->strips[c]->data;
+    sinks.emplace_back(strip, strip + cls.sink_bytes);
+  }
+  if (tokens > parent->length) expected = StatusCode::kInvalidArgument;
+  const bool fit = fits(bytes, headroom_);
+  const auto id = cache_->fork(parent_id, tokens);
+  if (expected != StatusCode::kOk) {
+    return id.status().code() == expected ? "" : say("fork at ", tokens, ": ", id.status().message());
+  }
+  if (!id.ok()) {
+    ++refusals_;
+    if (id.status().code() != StatusCode::kResourceExhausted) return "fork_at: " + id.status().message();
+    return fit && exact_room_ ? "fork at a boundary refused although it fits: " + id.status().message() : "";
+  }
+  if (!fit) return "fork at a boundary succeeded although it cannot fit";
+  return adopt_prefix(*id, tokens, pages, tokens == 0 ? std::vector<std::vector<uint8_t>>() : sinks);
 }
 
 std::string ReferenceModel::compare() {
@@ -421,7 +601,8 @@ std::string ReferenceModel::compare() {
         const BlockEntry& b = blocks[i++];
         const int tokens = std::clamp(sequence.length - start, 0, config_.classes[c].page_tokens);
         if (b.page != page->id || b.start != start || b.ref != *page->slot->ref || b.tokens != tokens ||
-            b.sealed != sealed(*page) || b.shared != (page->holders.size() > 1) || b.converting != page->converting) {
+            b.sealed != sealed(*page) || b.shared != (page->holders.size() > 1) || b.cached != page->cached ||
+            b.converting != page->converting) {
           return say("sequence ", id, " class ", c, " block at ", start, " differs");
         }
       }
@@ -442,24 +623,44 @@ std::string ReferenceModel::compare() {
     if (cache_->page(id)) return "a page that is gone still answers";
   }
 
+  std::set<const Slot*> idle;  // mapped by a page that only the cache owns
+  size_t held = 0;
+  for (const auto& [id, page] : pages_) {
+    held += page->cached;
+    if (page->cached && page->holders.empty()) idle.insert(page->slot.get());
+    const std::optional<PageInfo> info = cache_->page(id);
+    if (!info || info->requests != page->holders.size() || cache_->requests(id) != page->holders.size() ||
+        info->cached != page->cached || info->start != page->start || info->ref != *page->slot->ref ||
+        info->holder != (page->holders.empty() ? 0 : *page->holders.begin())) {
+      return say("the owners of page ", id, " differ");
+    }
+  }
+  if (cache_->cached_pages() != held) return "cached pages";
+  size_t cached_bytes = 0;
   size_t allocated = cache_->strip_bytes_live();
   for (size_t c = 0; c < config_.classes.size(); ++c) {
     for (size_t t = 0; t < kTiers; ++t) {
       const PoolStats stats = cache_->pool(c, static_cast<Tier>(t));
-      size_t live = 0, draining = 0, converting = 0;
+      size_t live = 0, cached = 0, draining = 0, converting = 0;
       for (const SlotPtr& slot : slots_) {
         if (slot->cls != c || !slot->ref || slot->ref->tier != static_cast<Tier>(t)) continue;
         converting += slot->destination;
-        live += 1 - slot->destination;
+        cached += idle.contains(slot.get());
+        live += slot->destination == 0 && !idle.contains(slot.get());
         draining += slot->destination == 0 && slot->mapped == 0;
       }
-      if (stats.slots_live != live || stats.slots_draining != draining || stats.slots_converting != converting) {
+      if (stats.slots_live != live || stats.slots_cached != cached || stats.slots_draining != draining ||
+          stats.slots_converting != converting) {
         return say("pool ", c, "/", tier_name(static_cast<Tier>(t)), " counts differ");
       }
-      if (stats.slots_free + live + converting != stats.slots_total) return "free + live + converting is not total";
+      if (stats.slots_free + live + cached + converting != stats.slots_total) {
+        return "free + live + cached + converting is not total";
+      }
+      cached_bytes += cached * stats.slot_bytes;
       allocated += stats.slab_bytes;
     }
   }
+  if (cache_->cached_bytes() != cached_bytes) return "cached bytes";
   if (cache_->allocated_bytes() != allocated || allocated > budget_) return "allocated bytes";
   if (exact_room_ && allocated != used_bytes()) return "memory without a holder";
   return "";

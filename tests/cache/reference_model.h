@@ -30,6 +30,15 @@ class ReferenceModel {
   std::string retier(size_t which_page, Tier to);
   std::string publish(size_t which);
   std::string abandon(size_t which);
+  std::string hold(size_t which_page);
+  /// Holds every sealed page of a sequence that is not held yet, and perhaps finishes it.
+  std::string seal(size_t which, bool then_finish);
+  /// Evicts a held page; `other`: releases one that is not held, or gone.
+  std::string release(size_t which, bool other);
+  /// Starts a sequence from whatever sealed pages exist at each position: of sequences, or only cached. `spoil` changes
+  /// the request so that it must be refused (0: not).
+  std::string start_prefix(size_t pick, int tokens, uint32_t spoil);
+  std::string fork_at(size_t which, int tokens);
 
   /// Compares everything observable.
   std::string compare();
@@ -38,6 +47,9 @@ class ReferenceModel {
   size_t published() const { return published_; }
   size_t orphans() const { return orphans_; }
   size_t drained() const { return drained_; }
+  size_t prefix_starts() const { return prefix_starts_; }
+  size_t revived() const { return revived_; }  ///< cached pages that got a sequence again
+  size_t cached_moves() const { return cached_moves_; }
 
  private:
   struct Slot {  ///< one lifetime of one slot or strip
@@ -55,7 +67,9 @@ class ReferenceModel {
     int start;
     SlotPtr slot;
     std::set<SequenceId> holders;
+    bool cached = false;
     bool converting = false;
+    bool owned() const { return !holders.empty() || cached; }
   };
   using PagePtr = std::shared_ptr<Page>;
   struct Sequence {
@@ -76,6 +90,11 @@ class ReferenceModel {
   bool stamped(const Slot& slot, uint64_t stamp) const;
   void release(const SlotPtr& slot);
   void drop_holder(const PagePtr& page, SequenceId id);
+  void let_go(const PagePtr& page);  ///< after an owner is gone
+  std::vector<PagePtr> every_page() const;
+  Sequence take_strips(SequenceId id, const std::vector<std::vector<uint8_t>>& sinks, std::string* wrong);
+  std::string adopt_prefix(SequenceId id, int tokens, const std::vector<std::vector<PagePtr>>& pages,
+                           const std::vector<std::vector<uint8_t>>& sinks);
   void finish_model(SequenceId id);
   bool sealed(const Page& page) const;
   size_t slot_bytes(size_t cls, Tier tier) const;
@@ -93,14 +112,14 @@ class ReferenceModel {
   std::unique_ptr<Cache> cache_;
   std::map<SequenceId, Sequence> sequences_;
   std::vector<SequenceId> finished_;
-  std::set<PagePtr> pages_;
+  std::map<PageId, PagePtr> pages_;
   std::set<SlotPtr> slots_;
   std::vector<std::pair<size_t, PageRef>> freed_;
   std::vector<PageId> gone_;
   std::vector<std::pair<ReadGuard, std::vector<SlotPtr>>> guards_;
   std::vector<Flight> flights_;
   uint64_t next_stamp_ = 1;
-  size_t refusals_ = 0, published_ = 0, orphans_ = 0, drained_ = 0;
+  size_t refusals_ = 0, published_ = 0, orphans_ = 0, drained_ = 0, prefix_starts_ = 0, revived_ = 0, cached_moves_ = 0;
 };
 
 }  // namespace varve::cache::testing
