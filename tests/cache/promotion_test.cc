@@ -496,6 +496,26 @@ TEST(Promotion, LeavesTheHeadroomAndDoesNotBlockDemotions) {
   EXPECT_EQ(rig.tiers(id).substr(0, 5), "SSSSS") << "the demotion went on";
 }
 
+TEST(Promotion, APageThatOnlyThePrefixCacheHoldsKeepsItsRefinement) {
+  MemoryStore store(1 << 20);
+  StoredRefinements refinements(&store);
+  Rig rig(at_once(), &refinements);
+  const SequenceId id = *rig.cache->start();
+  rig.settle(id, 9);
+  const PageId page = rig.page(id, 0);
+  ASSERT_OK(rig.cache->hold(0, page));
+  rig.policy.wants[0] = Tier::kStale1;
+  rig.step(id, 0);  // all units are out, nothing is published
+  rig.cache->finish(id);
+  rig.controller->collect();
+  EXPECT_EQ(rig.cache->page(page)->ref.tier, Tier::kStale1);
+  EXPECT_EQ(store.bytes(), kFine);
+  rig.cache->release(0, page);
+  rig.controller->collect();
+  EXPECT_EQ(store.bytes(), 0u);
+  EXPECT_EQ(rig.cache->allocated_bytes(), 0u);
+}
+
 TEST(Promotion, MovesBetweenEqualLayoutsAreCopies) {
   Controller::Options options = at_once();
   options.layouts = {{7, 7, 9, 0}};

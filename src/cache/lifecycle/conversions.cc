@@ -140,7 +140,7 @@ void Controller::Impl::end(Active a, bool publish) {
   bool published = publish && whole(a);
   if (published) {
     const std::optional<PageInfo> info = cache->page(page);
-    if (!is_stale(from) && is_stale(to) && info && info->requests != 0) {
+    if (!is_stale(from) && is_stale(to) && info && (info->requests != 0 || info->cached)) {
       refinements.demoting(cls, page, from, a.conversion.src(),
                            cache->config().classes[cls].slot_bytes[static_cast<size_t>(from)]);
     }
