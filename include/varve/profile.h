@@ -47,8 +47,8 @@ struct Scoring {
   double decay = 0.8;    ///< beta of the moving average of page mass (Minima-KV, equation 9), per sampled step
   double score_weight = 1.0;   ///< of the page's share of the mass in its rank
   double age_weight = 0.0;     ///< of its youth in its rank
-  double enter_ratio = 1.5;    ///< a page replaces the weakest anchor when its value is this many times higher
-  double least_score = 2.0;    ///< mass below this many times the mean page's earns no anchor
+  double enter_ratio = 1.25;   ///< a page replaces the weakest anchor when its value is this many times higher
+  double least_score = 1.0;    ///< mass below this many times the mean page's earns no anchor
   double leave_score = 0.5;    ///< an anchor fades when its mass falls below this many times the mean page's
   int dwell_tokens = 64;       ///< a page that moved stays where it is for this many tokens
   /// Where a promoted page's fidelity comes from: "recompute" (the model reads its tokens again), "host" or "disk" (a
