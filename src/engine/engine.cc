@@ -240,6 +240,8 @@ Status Engine::mark(SessionId session, int begin, int end) {
 Result<SessionId> Engine::fork(SessionId session) {
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  impl_->lifecycle->flush(int64_t(impl_->steps), session);
+  if (const size_t lacking = impl_->cache->shortfall(); lacking != 0) impl_->relieve(lacking);
   const auto id = impl_->cache->fork(session);
   if (!id.ok()) return id.status();
   Session copy = it->second;

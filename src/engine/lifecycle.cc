@@ -185,6 +185,11 @@ size_t Lifecycle::relieve(int64_t step, size_t bytes) {
   return controller_->relieve(step, bytes, [this](std::span<const cache::WorkUnit> units) { convert(units); });
 }
 
+void Lifecycle::flush(int64_t step, cache::SequenceId session) {
+  if (!controller_) return;
+  controller_->flush(step, session, [this](std::span<const cache::WorkUnit> units) { convert(units); });
+}
+
 void Lifecycle::convert(std::span<const cache::WorkUnit> units) {
   if (units.empty()) return;
   const double start = now_s();

@@ -47,6 +47,9 @@ class Lifecycle {
 
   /// Null when the profile recomputes nothing.
   Recompute* recompute() { return fidelity_ ? fidelity_->recompute() : nullptr; }
+  /// Finishes what waits or is under way for the session.
+  void flush(int64_t step, cache::SequenceId session);
+
   void report(EngineStats& stats) const;
   size_t scratch_bytes() const;
   /// Names the codec of every tier of every class: two engines with equal fingerprints store equal bytes.
