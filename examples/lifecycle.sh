@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Ten questions about one real document of 8K tokens, each asked of a fork: the dense cache, minima without and with
-# measured attention. One table shows the answers, what was promoted and what it cost; a trace and its picture are kept.
+# Ten questions about one real document of 8K tokens, each asked of a fork: the dense cache, minima without measured
+# attention, and with it, promoted pages read again or restored from a file. One table shows the answers, what was
+# promoted and what it cost; a trace and its picture are kept.
 #
 # usage: examples/lifecycle.sh [MODEL [OUT]]   (a key of `varve pull --list` or a GGUF file; a directory)
 set -euo pipefail
@@ -27,7 +28,8 @@ ask() {
 }
 ask dense --profile dense
 ask scoring-off --profile minima --scoring off
-ask scoring-on --profile minima --scoring on --trace "$out/trace.jsonl"
+ask recompute --profile minima --scoring on --restore recompute
+ask disk --profile minima --scoring on --restore disk --trace "$out/trace.jsonl"
 "$varve" inspect --trace "$out/trace.jsonl" --svg "$out/trace.svg" --html "$out/trace.html" >"$out/trace.txt"
-python3 examples/lifecycle_table.py examples/lifecycle_answers.txt "$out"/{dense,scoring-off,scoring-on}.json
+python3 examples/lifecycle_table.py examples/lifecycle_answers.txt "$out"/{dense,scoring-off,recompute,disk}.json
 echo "the picture: $out/trace.txt, $out/trace.svg, $out/trace.html"

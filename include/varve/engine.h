@@ -48,8 +48,9 @@ struct EngineOptions {
   /// same tokens (open()); 0: none stay.
   size_t prefix_cache_bytes = 0;
   size_t refinement_bytes = 0;  ///< most bytes of scoring.restore "host" or "disk"; 0: as many as the KV budget
-  /// Directory of the file of scoring.restore "disk". The file has no name: it is gone with the engine.
-  std::string refinement_dir = "/tmp";
+  /// Directory of the file of scoring.restore "disk", made when scoring is on. The file has no name: it is gone with the
+  /// engine. On a file system in memory (tmpfs) "disk" saves nothing.
+  std::string refinement_dir = "/var/tmp";
   std::string kernel;          ///< force a kernel table ("generic", "avx2" ...); empty: the best
   bool poison_freed = false;   ///< tests: overwrite freed pages
   std::function<void(const Transition&)> on_transition;  ///< called between steps

@@ -51,10 +51,11 @@ struct Scoring {
   double least_score = 1.0;    ///< mass below this many times the mean page's earns no anchor
   double leave_score = 0.5;    ///< an anchor fades when its mass falls below this many times the mean page's
   int dwell_tokens = 64;       ///< a page that moved stays where it is for this many tokens
-  /// Where a promoted page's fidelity comes from: "recompute" (the model reads its tokens again), "host" or "disk" (a
-  /// copy kept at demotion, counted there; recompute when it is lost), "none" (rebuilt from the codes: counted as lossy).
-  std::string restore = "recompute";
-  int recompute_tokens_per_step = 16;  ///< rows that a recomputation adds to a step of its session
+  /// Where a promoted page's fidelity comes from: "disk" or "host" (a copy kept at demotion while scoring is on, counted
+  /// there; recompute when there is none), "recompute" (the model reads its tokens again), "none" (rebuilt from the
+  /// codes: counted as lossy).
+  std::string restore = "disk";
+  int recompute_tokens_per_step = 4;  ///< rows that a recomputation adds to a step of its session
 
   bool operator==(const Scoring&) const = default;
 };

@@ -90,8 +90,11 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--scoring", options.scoring, "on or off instead of the profile's: measure which old pages are attended to")
       ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--restore", options.restore,
-                 "instead of the profile's: where a promoted page gets its fidelity from, recompute, host, disk or none")
-      ->check(CLI::IsMember({"recompute", "host", "disk", "none"}));
+                 "instead of the profile's: where a promoted page gets its fidelity from, disk, host, recompute or none")
+      ->check(CLI::IsMember({"disk", "host", "recompute", "none"}));
+  app.add_option("--restore-dir", options.restore_dir, "of the nameless file of --restore disk, made when scoring is on")
+      ->type_name("DIR")
+      ->capture_default_str();
   app.add_option("-c,--ctx-size", options.context_tokens, "most tokens of one session [what the model was trained on]")
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("-t,--threads", options.threads, "threads [all processors]")->check(CLI::Range(1, 512));
@@ -151,6 +154,7 @@ Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>&
   engine.context_tokens = options.context_tokens;
   engine.chunk_tokens = options.chunk_tokens;
   engine.kernel = options.kernel;
+  engine.refinement_dir = options.restore_dir;
   if (!options.trace.empty()) {
     errno = 0;
     const auto file = std::make_shared<std::ofstream>(options.trace, std::ios::trunc);

@@ -22,6 +22,7 @@ struct ModelOptions {
   std::string kernel;
   std::string trace;
   std::string scoring, restore;
+  std::string restore_dir = "/var/tmp";
   std::string prefix_cache = "256M";
   int context_tokens = 0;
   int threads = 0;
@@ -31,7 +32,7 @@ struct ModelOptions {
 
 /// -m, --model-dir.
 void add_model_option(CLI::App& app, ModelOptions& options);
-/// --profile, -ctk, -ctv, --scoring, --restore, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel, --trace, -ngl.
+/// --profile, -ctk, -ctv, --scoring, --restore, --restore-dir, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel, --trace, -ngl.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 
 /// Loads -m with a progress line. kNotFound says how to get it.

@@ -8,9 +8,10 @@ namespace varve::engine {
 Result<std::unique_ptr<Fidelity>> Fidelity::create(cache::Cache& cache, const EngineOptions& options) {
   const Profile& profile = options.profile;
   auto out = std::make_unique<Fidelity>();
-  if (profile.scoring.restore == "host") {
+  // Without scores only late marks promote, too few to keep a copy of every page for.
+  if (profile.scoring.on && profile.scoring.restore == "host") {
     out->store_ = std::make_unique<cache::MemoryStore>(options.refinement_bytes);
-  } else if (profile.scoring.restore == "disk") {
+  } else if (profile.scoring.on && profile.scoring.restore == "disk") {
     auto file = cache::FileStore::create(options.refinement_dir, options.refinement_bytes);
     if (!file.ok()) return file.status();
     out->store_ = std::move(*file);

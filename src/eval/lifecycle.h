@@ -24,7 +24,7 @@ struct LifecycleOptions {
   int shift_page = 2;         ///< the page that it returns to
   int decode_tokens = 256;    ///< of the inter-token times: long enough for pages to seal and convert
   int rounds = 5;
-  std::string refinement_dir = "/tmp";
+  std::string refinement_dir = "/var/tmp";
   std::function<bool(const std::string& what, int done, int total)> progress;  ///< false cancels
 };
 

@@ -47,7 +47,10 @@ class LifecycleTest : public ::testing::Test {
 TEST_F(LifecycleTest, ARestoredPageIsThePageThatWasNeverDemoted) {
   for (const char* restore : {"host", "disk"}) {
     SCOPED_TRACE(restore);
-    const auto kept = TinyEngine::make(model(), options(restore)), restored = TinyEngine::make(model(), options(restore));
+    // Scoring on, so that refinements are kept, with no place for what attention likes.
+    EngineOptions o = options(restore, true);
+    o.profile.scoring.anchor_tokens = 0;
+    const auto kept = TinyEngine::make(model(), o), restored = TinyEngine::make(model(), o);
     const Tokens text = TinyEngine::tokens(*kept, 640, 1);
     const SessionId a = kept->start().value(), b = restored->start().value();
     ASSERT_TRUE(kept->mark(a, 128, 192).ok());
@@ -168,7 +171,7 @@ TEST_F(LifecycleTest, BadMarksAndDirectoriesAreRefusedWithTheNumbers) {
   EXPECT_EQ(e->mark(s, -1, 1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(e->mark(s, 5, 4).code(), StatusCode::kInvalidArgument);
   EXPECT_NE(e->mark(s, 0, 1 << 29).message().find(std::to_string(1 << 29)), std::string::npos);
-  EngineOptions o = options("disk");
+  EngineOptions o = options("disk", true);
   o.refinement_dir = "/nowhere/at/all";
   const auto refused = Engine::create(model(), o);
   EXPECT_EQ(refused.status().code(), StatusCode::kIoError);

@@ -175,6 +175,7 @@ Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOp
   lifecycle.threads = options.model.threads;
   lifecycle.kernel = options.model.kernel;
   lifecycle.rounds = options.rounds;
+  lifecycle.refinement_dir = options.model.restore_dir;
   const auto depth = parse_tokens(options.profile_depth), prefix = parse_tokens(options.depth);
   if (!depth.ok()) return depth.status();
   if (!prefix.ok()) return prefix.status();
