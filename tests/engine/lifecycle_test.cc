@@ -26,6 +26,7 @@ class LifecycleTest : public ::testing::Test {
     o.profile.scoring.on = scoring;
     o.profile.scoring.restore = restore;
     o.profile.scoring.dwell_tokens = 0;
+    o.profile.scoring.recompute_tokens_per_step = 16;
     o.prefix_cache_bytes = 0;
     return o;
   }
