@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/clock.h"
+#include "cli/anchors.h"
 #include "cli/prefill.h"
 #include "model/text.h"
 
@@ -114,6 +115,10 @@ Result<Run> Conversation::say(const std::string& message, const OnText& on_text)
 
   const auto kept = keep_common(*tokens);
   if (!kept.ok()) return kept.status();
+  // A template may change the message's text; then it ages like any other.
+  if (const auto span = find_text(*engine_.model(), *tokens, system_); span.ok()) {
+    if (Status s = engine_.mark(session_, span->begin, span->end); !s.ok()) return s;
+  }
   std::vector<float> logits;
   const auto rest = std::span<const int32_t>(*tokens).subspan(static_cast<size_t>(*kept));
   if (Status s = feed_with_progress(engine_, session_, rest, logits); !s.ok()) return s;

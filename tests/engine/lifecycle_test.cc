@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tiny_engine.h"
+#include "support/tiny_engine.h"
 
 namespace varve {
 namespace {

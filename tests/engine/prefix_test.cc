@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tiny_engine.h"
+#include "support/tiny_engine.h"
 
 namespace varve {
 namespace {
