@@ -106,8 +106,8 @@ class Fixture {
     if (!status.ok()) std::abort();
   }
 
-  /// One row for each of `sequences`, past and content of all being those of this cache. Whole pages are the same slots,
-  /// or copies of them when `apart`; last page and strip are each sequence's own.
+  /// One row for each of `sequences`, past and content of all being those of this cache. Whole pages are the same
+  /// slots, or copies of them when `apart`; last page and strip are each sequence's own.
   void plan_many(int sequences, bool apart) {
     const size_t whole = static_cast<size_t>(past_ / kPageTokens);
     while (static_cast<int>(copies_.size()) < sequences) {
@@ -194,8 +194,8 @@ void run_step(benchmark::State& state, const Tiers& tiers, int past, int rows) {
   // Multiply-adds of both products over the keys that each row sees.
   const double keys = static_cast<double>(rows) * past + static_cast<double>(rows) * (rows + 1) / 2;
   state.counters["cache_KiB"] = static_cast<double>(fixture.bytes_read()) / 1024;
-  state.counters["GMAC/s"] = benchmark::Counter(keys * kQueryHeads * kHeadDim * 2 / 1e9,
-                                                benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GMAC/s"] =
+      benchmark::Counter(keys * kQueryHeads * kHeadDim * 2 / 1e9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 /// The layer of a step planned in two ways, in turns. Medians in microseconds of processor time, which neighbours on a

@@ -48,11 +48,11 @@ struct EngineOptions {
   /// same tokens (open()); 0: none stay.
   size_t prefix_cache_bytes = 0;
   size_t refinement_bytes = 0;  ///< most bytes of scoring.restore "host" or "disk"; 0: as many as the KV budget
-  /// Directory of the file of scoring.restore "disk", made when scoring is on. The file has no name: it is gone with the
-  /// engine. On a file system in memory (tmpfs) "disk" saves nothing.
+  /// Directory of the file of scoring.restore "disk", made when scoring is on. The file has no name: it is gone with
+  /// the engine. On a file system in memory (tmpfs) "disk" saves nothing.
   std::string refinement_dir = "/var/tmp";
-  std::string kernel;          ///< force a kernel table ("generic", "avx2" ...); empty: the best
-  bool poison_freed = false;   ///< tests: overwrite freed pages
+  std::string kernel;         ///< force a kernel table ("generic", "avx2" ...); empty: the best
+  bool poison_freed = false;  ///< tests: overwrite freed pages
   std::function<void(const Transition&)> on_transition;  ///< called between steps
 };
 
@@ -90,8 +90,8 @@ class Engine {
   ~Engine();
 
   Result<SessionId> start();
-  /// A session that will read `prompt`: starts with the longest prefix (whole pages, at most all tokens but one) that an
-  /// earlier session of the tenant has left in the prefix cache, in place, in whatever tiers its pages are.
+  /// A session that will read `prompt`: starts with the longest prefix (whole pages, at most all tokens but one) that
+  /// an earlier session of the tenant has left in the prefix cache, in place, in whatever tiers its pages are.
   /// kContextOverflow when the prompt is longer than the context; kResourceExhausted, with the numbers, when
   /// expected_tokens do not fit.
   Result<Opened> open(std::span<const int32_t> prompt, const OpenOptions& options = {});

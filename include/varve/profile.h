@@ -38,22 +38,23 @@ struct LayerOverride {
 /// Which old pages are kept in, or brought back to, the anchor tier: those that measured attention returns to
 /// (docs/lifecycle.md). Has an effect only in profiles with an anchor format.
 struct Scoring {
-  bool on = false;          ///< measure attention; off: only pages the caller marks are anchors
-  int anchor_tokens = 512;  ///< of one session: old pages that attention may keep in the anchor tier, without marked ones
+  bool on = false;  ///< measure attention; off: only pages the caller marks are anchors
+  int anchor_tokens =
+      512;  ///< of one session: old pages that attention may keep in the anchor tier, without marked ones
   /// Rows of each session scored in a sampled step: the last new ones.
   int rows = 16;
-  int every_steps = 1;   ///< of a session's decode steps, every n-th is sampled; prefill steps always are
-  int layer_stride = 1;  ///< every n-th layer of an attention class is sampled, with all its query heads
-  double decay = 0.8;    ///< beta of the moving average of page mass (Minima-KV, equation 9), per sampled step
-  double score_weight = 1.0;   ///< of the page's share of the mass in its rank
-  double age_weight = 0.0;     ///< of its youth in its rank
-  double enter_ratio = 1.25;   ///< a page replaces the weakest anchor when its value is this many times higher
-  double least_score = 1.0;    ///< mass below this many times the mean page's earns no anchor
-  double leave_score = 0.5;    ///< an anchor fades when its mass falls below this many times the mean page's
-  int dwell_tokens = 64;       ///< a page that moved stays where it is for this many tokens
-  /// Where a promoted page's fidelity comes from: "disk" or "host" (a copy kept at demotion while scoring is on, counted
-  /// there; recompute when there is none), "recompute" (the model reads its tokens again), "none" (rebuilt from the
-  /// codes: counted as lossy).
+  int every_steps = 1;        ///< of a session's decode steps, every n-th is sampled; prefill steps always are
+  int layer_stride = 1;       ///< every n-th layer of an attention class is sampled, with all its query heads
+  double decay = 0.8;         ///< beta of the moving average of page mass (Minima-KV, equation 9), per sampled step
+  double score_weight = 1.0;  ///< of the page's share of the mass in its rank
+  double age_weight = 0.0;    ///< of its youth in its rank
+  double enter_ratio = 1.25;  ///< a page replaces the weakest anchor when its value is this many times higher
+  double least_score = 1.0;   ///< mass below this many times the mean page's earns no anchor
+  double leave_score = 0.5;   ///< an anchor fades when its mass falls below this many times the mean page's
+  int dwell_tokens = 64;      ///< a page that moved stays where it is for this many tokens
+  /// Where a promoted page's fidelity comes from: "disk" or "host" (a copy kept at demotion while scoring is on,
+  /// counted there; recompute when there is none), "recompute" (the model reads its tokens again), "none" (rebuilt from
+  /// the codes: counted as lossy).
   std::string restore = "disk";
   int recompute_tokens_per_step = 4;  ///< rows that a recomputation adds to a step of its session
 
@@ -85,7 +86,8 @@ struct Profile {
   std::string to_json() const;
   /// Unknown formats, impossible combinations, numbers out of range: the first problem, with the numbers.
   Status validate() const;
-  /// SHA-256 (first 16 hex digits) of the JSON without name and description: two profiles that store the same bytes agree.
+  /// SHA-256 (first 16 hex digits) of the JSON without name and description: two profiles that store the same bytes
+  /// agree.
   std::string digest() const;
   /// Formats of KV layer `ordinal` of `count`, overrides applied.
   TierFormats layer_formats(int ordinal, int count) const;

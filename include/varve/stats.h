@@ -44,17 +44,18 @@ struct EngineStats {
   KvStats kv;
   PrefixStats prefix;
   uint64_t steps = 0;
-  uint64_t transitions = 0;                   ///< pages moved between tiers
+  uint64_t transitions = 0;  ///< pages moved between tiers
   uint64_t converted_tokens = 0;
-  double conversion_s = 0;                    ///< time spent in conversions, all between steps
-  double worst_conversion_s = 0;              ///< of one step
-  std::map<std::string, uint64_t> promotions; ///< how -> pages: "restore", "recompute", "lossy"
-  uint64_t recomputed_tokens = 0;             ///< read again for promotions
-  uint64_t scored_steps = 0;                  ///< sampled for attention scores, summed over sessions
-  size_t refinement_bytes = 0;                ///< kept for promotions outside the KV budget
-  std::string refinement_place;               ///< "host", "disk" or empty
-  std::map<std::string, uint64_t> fallbacks;  ///< reason -> count; empty when nothing was refused, truncated or degraded
-  std::string kernel;                         ///< the kernel table in use
+  double conversion_s = 0;                     ///< time spent in conversions, all between steps
+  double worst_conversion_s = 0;               ///< of one step
+  std::map<std::string, uint64_t> promotions;  ///< how -> pages: "restore", "recompute", "lossy"
+  uint64_t recomputed_tokens = 0;              ///< read again for promotions
+  uint64_t scored_steps = 0;                   ///< sampled for attention scores, summed over sessions
+  size_t refinement_bytes = 0;                 ///< kept for promotions outside the KV budget
+  std::string refinement_place;                ///< "host", "disk" or empty
+  std::map<std::string, uint64_t>
+      fallbacks;       ///< reason -> count; empty when nothing was refused, truncated or degraded
+  std::string kernel;  ///< the kernel table in use
 };
 
 }  // namespace varve

@@ -73,18 +73,18 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     tile_centre = c.take<float>(head_dim);
   });
   ok = ok && fit(&codec_, [&](Carver& c) {
-    k_rows = c.take<float>(tile);
-    v_rows = c.take<float>(tile);
-  });
+         k_rows = c.take<float>(tile);
+         v_rows = c.take<float>(tile);
+       });
   if (!prefill) return ok;
   ok = ok && fit(&work_prefill_, [&](Carver& c) {
-    q_block = c.take<float>(item_rows * head_dim);
-    score_block = c.take<float>(item_rows * kKeyBlock);
-  });
+         q_block = c.take<float>(item_rows * head_dim);
+         score_block = c.take<float>(item_rows * kKeyBlock);
+       });
   return ok && fit(&codec_prefill_, [&](Carver& c) {
-    k_transposed = c.take<float>(head_dim * kKeyBlock);
-    v_block = c.take<float>(kKeyBlock * head_dim);
-  });
+           k_transposed = c.take<float>(head_dim * kKeyBlock);
+           v_block = c.take<float>(kKeyBlock * head_dim);
+         });
 }
 
 HeadView LayerStep::head(int sequence, int kv_head) const {

@@ -22,8 +22,8 @@ HalfRows scratch_tail(const SequenceState& sequence, const format::LayerGeometry
                       uint16_t* scratch) {
   const auto head_dim = static_cast<size_t>(layer.head.head_dim);
   const auto tokens = static_cast<size_t>(sequence.tail_tokens());
-  const size_t before = sequence.tail_offset * static_cast<size_t>(layer.kv_heads) +
-                        tokens * static_cast<size_t>(kv_head);
+  const size_t before =
+      sequence.tail_offset * static_cast<size_t>(layer.kv_heads) + tokens * static_cast<size_t>(kv_head);
   uint16_t* rows = scratch + 2 * head_dim * before;
   return {rows, rows + tokens * head_dim};
 }

@@ -9,9 +9,9 @@ namespace varve::attention {
 /// A sequence's part of a step plus what plan() derives from it.
 struct SequenceState {
   SequenceView view;
-  int tail_start = 0;        ///< layers with a strip: positions from here on are f16 in the tail
-  bool tail_in_strip = true; ///< all rows of the step fit in the open tile; else the tail is in the scratch
-  size_t tail_offset = 0;    ///< tokens of other sequences before this one's tail in the scratch
+  int tail_start = 0;         ///< layers with a strip: positions from here on are f16 in the tail
+  bool tail_in_strip = true;  ///< all rows of the step fit in the open tile; else the tail is in the scratch
+  size_t tail_offset = 0;     ///< tokens of other sequences before this one's tail in the scratch
 
   int end() const { return view.past + view.rows; }
   int tail_tokens() const { return end() - tail_start; }
@@ -54,7 +54,7 @@ struct HeadView {
   bool has_tail = false;  ///< the layer owns a strip
   HalfRows tail;          ///< first row: position sequence->tail_start
   HalfRows sinks;
-  int sink_tokens = 0;    ///< positions below are read from `sinks`, unless the tail holds them
+  int sink_tokens = 0;  ///< positions below are read from `sinks`, unless the tail holds them
 
   /// `position` is a multiple of kTileTokens, below the sequence's end.
   TileView tile(int position) const;

@@ -32,8 +32,8 @@ void add_unit(const Shape& shape, const SequenceRows& sequence, Unit unit, Sched
 int64_t cost(const Schedule& schedule, std::span<const SequenceRows> sequences, const Item& item) {
   const Unit& unit = schedule.units[static_cast<size_t>(item.unit)];
   const int first_position = sequences[static_cast<size_t>(unit.sequence)].past + unit.first_row;
-  const int begin = std::max((unit.first_cut + item.cut) * unit.cut_tokens,
-                             first_key(first_position, schedule.shape.window));
+  const int begin =
+      std::max((unit.first_cut + item.cut) * unit.cut_tokens, first_key(first_position, schedule.shape.window));
   const int end = std::min((unit.first_cut + item.cut + 1) * unit.cut_tokens, first_position + unit.rows);
   return static_cast<int64_t>(unit.rows) * (end - begin);
 }
@@ -66,8 +66,9 @@ Schedule make_schedule(const Shape& shape, std::span<const SequenceRows> sequenc
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (int row = 0; row < sequence.rows;) {
         const int rows = std::min(sequence.rows - row, block - (sequence.past + row) % block);
-        add_unit(shape, sequence, {.sequence = static_cast<int>(s), .kv_head = head, .first_row = row, .rows = rows,
-                                   .cut_tokens = cut}, &schedule);
+        add_unit(shape, sequence,
+                 {.sequence = static_cast<int>(s), .kv_head = head, .first_row = row, .rows = rows, .cut_tokens = cut},
+                 &schedule);
         row += rows;
       }
     }
@@ -80,8 +81,14 @@ Schedule make_schedule(const Shape& shape, std::span<const SequenceRows> sequenc
     if (sequence.rows > kDecodeRows) continue;
     for (int row = 0; row < sequence.rows; ++row) {
       for (int head = 0; head < shape.kv_heads; ++head) {
-        add_unit(shape, sequence, {.sequence = static_cast<int>(s), .kv_head = head, .first_row = row, .rows = 1,
-                                   .cut_tokens = kDecodeCutTokens, .decode = true}, &schedule);
+        add_unit(shape, sequence,
+                 {.sequence = static_cast<int>(s),
+                  .kv_head = head,
+                  .first_row = row,
+                  .rows = 1,
+                  .cut_tokens = kDecodeCutTokens,
+                  .decode = true},
+                 &schedule);
       }
     }
   }

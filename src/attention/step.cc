@@ -127,9 +127,8 @@ Status ClassAttention::Impl::check_sequence(size_t index, const SequenceView& vi
       return invalid_argument(who + ": the page at " + text(page.start) + " has no slot or layout");
     }
     if (page.start != expected || page.layout->page_tokens != page_tokens) {
-      return invalid_argument(who + ": a page of " + text(page.layout->page_tokens) + " tokens at " +
-                              text(page.start) + " where one of " + text(page_tokens) + " at " + text(expected) +
-                              " is due");
+      return invalid_argument(who + ": a page of " + text(page.layout->page_tokens) + " tokens at " + text(page.start) +
+                              " where one of " + text(page_tokens) + " at " + text(expected) + " is due");
     }
     if (page.start + page_tokens > view.past && page.layout != geometry.recent) {
       return invalid_argument(who + ": the page at " + text(page.start) + " is to be written from position " +
@@ -171,8 +170,8 @@ Status ClassAttention::Impl::reserve(const MassRequest& request) {
     const auto head_dim = static_cast<size_t>(layer.head.head_dim);
     const Schedule& schedule = schedules[static_cast<size_t>(layers[i].schedule)];
     if (owns_strip(geometry.strip, static_cast<int>(i))) {
-      tail_bytes = std::max(tail_bytes, scratch_tokens * 2 * static_cast<size_t>(layer.kv_heads) * head_dim *
-                                            sizeof(uint16_t));
+      tail_bytes =
+          std::max(tail_bytes, scratch_tokens * 2 * static_cast<size_t>(layer.kv_heads) * head_dim * sizeof(uint16_t));
     }
     slots = std::max(slots, schedule.slots);
     out_floats = std::max(out_floats, schedule.slots * head_dim);
@@ -306,7 +305,8 @@ void ClassAttention::merge(int layer, float* out, int thread, int) {
   for (int i = impl_->next_job.fetch_add(1, std::memory_order_relaxed); i < jobs;
        i = impl_->next_job.fetch_add(1, std::memory_order_relaxed)) {
     if (i < seals) {
-      run_seal_job(step, impl_->seals[static_cast<size_t>(i / kv_heads)], i % kv_heads, impl_->geometry.encode, scratch);
+      run_seal_job(step, impl_->seals[static_cast<size_t>(i / kv_heads)], i % kv_heads, impl_->geometry.encode,
+                   scratch);
     } else {
       const auto unit = static_cast<size_t>(i - seals);
       merge_unit(step, step.schedule->units[unit], out);

@@ -54,7 +54,7 @@ class Conversation {
   const SamplingOptions sampling_;
   std::unique_ptr<model::ChatTemplate> template_;
   std::unique_ptr<model::Sampler> sampler_;  ///< of the whole conversation: penalties see earlier answers
-  SessionId session_ = 0;  ///< 0: none yet
+  SessionId session_ = 0;                    ///< 0: none yet
   int64_t started_seconds_ = 0;  ///< the date that templates print; it must not change the history's first tokens
   std::string system_;
   std::vector<std::string> documents_;

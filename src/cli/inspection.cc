@@ -5,16 +5,10 @@
 #include <filesystem>
 
 #include "cli/terminal.h"
+#include "cli/text_format.h"
 
 namespace varve::cli {
 namespace {
-
-template <typename... Args>
-std::string text(const char* format, Args... args) {
-  char buffer[256];
-  std::snprintf(buffer, sizeof(buffer), format, args...);
-  return buffer;
-}
 
 /// "0..4, 6..10, 12": runs of consecutive numbers.
 std::string ranges(const std::vector<int>& numbers) {
@@ -74,47 +68,47 @@ Result<ProfileCost> price(const engine::CachePlan& plan, const Profile& profile,
 }
 
 void print_class(std::ostream& out, const AttentionClass& c) {
-  const std::string kind = c.window > 0 ? text("sliding attention (window %d)", c.window) : "full attention";
-  out << text("%s, %zu layers: ", kind.c_str(), c.layers.size()) << ranges(c.layers) << "\n";
-  out << text("  %d query heads on %d KV heads of dimension %d; f16 KV %zu bytes per token\n", c.q_heads, c.kv_heads,
-              c.head_dim, c.dense_bytes_per_token);
+  const std::string kind = c.window > 0 ? format_text("sliding attention (window %d)", c.window) : "full attention";
+  out << format_text("%s, %zu layers: ", kind.c_str(), c.layers.size()) << ranges(c.layers) << "\n";
+  out << format_text("  %d query heads on %d KV heads of dimension %d; f16 KV %zu bytes per token\n", c.q_heads,
+                     c.kv_heads, c.head_dim, c.dense_bytes_per_token);
   const RopeShape& r = c.rope;
   out << "  RoPE ";
   if (r.geometric) {
-    out << text("base %.0f", r.base);
-    if (r.scale < 0.999) out << text(", positions divided by %.3g", 1 / r.scale);
+    out << format_text("base %.0f", r.base);
+    if (r.scale < 0.999) out << format_text(", positions divided by %.3g", 1 / r.scale);
   } else {
     out << "scaled pair by pair (YaRN or factors)";
   }
-  out << text(" over %d of %d dimensions, pairs %s; slowest turn %.0f tokens\n", r.dims, c.head_dim,
-              r.neox ? text("(i, i+%d)", r.dims / 2).c_str() : "(2i, 2i+1)", r.longest_tokens);
+  out << format_text(" over %d of %d dimensions, pairs %s; slowest turn %.0f tokens\n", r.dims, c.head_dim,
+                     r.neox ? format_text("(i, i+%d)", r.dims / 2).c_str() : "(2i, 2i+1)", r.longest_tokens);
 }
 
 void print_tiers(std::ostream& out, const std::vector<ProfileCost>& profiles) {
   out << "Bytes per token, all layers, with scales, centres and padding (and the f16 rows each session keeps):\n";
-  out << text("  %-14s", "profile");
+  out << format_text("  %-14s", "profile");
   const char* const kColumns[] = {"recent", "anchor", "stale1", "stale2"};
-  for (const char* column : kColumns) out << text("%17s", column);
-  out << text("%14s\n", "exact rows");
+  for (const char* column : kColumns) out << format_text("%17s", column);
+  out << format_text("%14s\n", "exact rows");
   for (const ProfileCost& p : profiles) {
-    out << text("  %-14s", p.profile.name.c_str());
+    out << format_text("  %-14s", p.profile.name.c_str());
     for (const char* column : kColumns) {
       const auto tier =
           std::find_if(p.tiers.begin(), p.tiers.end(), [&](const TierCost& t) { return t.tier == column; });
       const std::string cell =
-          tier == p.tiers.end() ? "-" : text("%s %.1f", tier->format.c_str(), tier->bytes_per_token);
-      out << text("%17s", cell.c_str());
+          tier == p.tiers.end() ? "-" : format_text("%s %.1f", tier->format.c_str(), tier->bytes_per_token);
+      out << format_text("%17s", cell.c_str());
     }
     const uint64_t strips = p.lengths.empty() ? 0 : p.lengths[0].terms.fixed_bytes;
-    out << text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
+    out << format_text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
   }
 }
 
 void print_lengths(std::ostream& out, const Inspection& i) {
   const bool capacity = i.budget_bytes != 0;
   out << "Allocated bytes of one session, once its old pages are converted:\n";
-  out << text("  %-9s%-14s%12s%12s%10s", "context", "profile", "f16", "allocated", "smaller");
-  out << (capacity ? text("%12s\n", "sessions") : "\n");
+  out << format_text("  %-9s%-14s%12s%12s%10s", "context", "profile", "f16", "allocated", "smaller");
+  out << (capacity ? format_text("%12s\n", "sessions") : "\n");
   bool beyond = false;
   const size_t rows = i.profiles.empty() ? 0 : i.profiles[0].lengths.size();
   for (size_t l = 0; l < rows; ++l) {
@@ -122,18 +116,18 @@ void print_lengths(std::ostream& out, const Inspection& i) {
       const LengthCost& c = p.lengths[l];
       const bool over = c.tokens > i.model.context_train;
       beyond = beyond || over;
-      out << text("  %-9s%-14s%12s%12s%9.2fx", (format_tokens(c.tokens) + (over ? " *" : "")).c_str(),
-                  p.profile.name.c_str(), format_bytes(c.dense_bytes).c_str(), format_bytes(c.physical_bytes()).c_str(),
-                  c.ratio());
-      out << (capacity ? text("%12llu\n", static_cast<unsigned long long>(c.sessions)) : "\n");
+      out << format_text("  %-9s%-14s%12s%12s%9.2fx", (format_tokens(c.tokens) + (over ? " *" : "")).c_str(),
+                         p.profile.name.c_str(), format_bytes(c.dense_bytes).c_str(),
+                         format_bytes(c.physical_bytes()).c_str(), c.ratio());
+      out << (capacity ? format_text("%12llu\n", static_cast<unsigned long long>(c.sessions)) : "\n");
     }
   }
-  if (beyond) out << text("  * beyond the %d tokens the model was trained on\n", i.model.context_train);
+  if (beyond) out << format_text("  * beyond the %d tokens the model was trained on\n", i.model.context_train);
   if (!capacity) return;
   out << "Sessions = floor((M - W) / (D + K)), equation 14 of the Minima-KV paper, with\n";
-  out << text("  M  %s, the budget\n", format_bytes(i.budget_bytes).c_str());
-  out << text("  W  %s, the model file's bytes, and one stale page that is kept free for conversions\n",
-              format_bytes(i.model.file_bytes).c_str());
+  out << format_text("  M  %s, the budget\n", format_bytes(i.budget_bytes).c_str());
+  out << format_text("  W  %s, the model file's bytes, and one stale page that is kept free for conversions\n",
+                     format_bytes(i.model.file_bytes).c_str());
   out << "  D  the exact rows; K  the pages (D + K is the column \"allocated\")\n";
   if (i.budget_bytes <= i.model.file_bytes) out << "  The budget does not hold the weights.\n";
 }
@@ -148,12 +142,13 @@ void print_bias(std::ostream& out, const std::vector<float>& norms) {
   constexpr size_t kColumns = 8;
   for (size_t l = 0; l < norms.size(); ++l) {
     const bool row_ends = l % kColumns == kColumns - 1 || l + 1 == norms.size();
-    out << (l % kColumns == 0 ? "  " : "") << text("%3zu %7.1f", l, double(norms[l]));
+    out << (l % kColumns == 0 ? "  " : "") << format_text("%3zu %7.1f", l, double(norms[l]));
     out << (outliers[l] ? "*" : row_ends ? "" : " ") << (row_ends ? "\n" : "");
   }
   if (std::find(outliers.begin(), outliers.end(), true) == outliers.end()) return;
-  out << text("  * more than %.0f times the median: all keys of the layer share an offset that turns with position.\n",
-              kBiasOutlier);
+  out << format_text(
+      "  * more than %.0f times the median: all keys of the layer share an offset that turns with position.\n",
+      kBiasOutlier);
   out << "    Coding them in few bits needs the rotary centre (\"centre\": \"rotary\" in the profile).\n";
 }
 
@@ -279,11 +274,11 @@ void print_inspection(std::ostream& out, const Inspection& i) {
   const model::ModelInfo& m = i.model;
   out << std::filesystem::path(m.path).filename().string() << ": " << m.architecture;
   if (!m.name.empty()) out << " \"" << m.name << "\"";
-  out << text("\n  %.1f M parameters in %s, %d layers (%zu own KV), vocabulary %d, trained on %d tokens\n",
-              static_cast<double>(m.parameters) / 1e6, format_bytes(m.file_bytes).c_str(), m.layers, m.kv_layers.size(),
-              m.vocabulary, m.context_train);
-  out << text("  f16 KV cache: %zu bytes (%s) per token\n\n", i.dense_bytes_per_token,
-              format_bytes(i.dense_bytes_per_token).c_str());
+  out << format_text("\n  %.1f M parameters in %s, %d layers (%zu own KV), vocabulary %d, trained on %d tokens\n",
+                     static_cast<double>(m.parameters) / 1e6, format_bytes(m.file_bytes).c_str(), m.layers,
+                     m.kv_layers.size(), m.vocabulary, m.context_train);
+  out << format_text("  f16 KV cache: %zu bytes (%s) per token\n\n", i.dense_bytes_per_token,
+                     format_bytes(i.dense_bytes_per_token).c_str());
   for (const AttentionClass& c : i.classes) print_class(out, c);
   out << "\n";
   print_tiers(out, i.profiles);

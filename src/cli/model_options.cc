@@ -20,9 +20,8 @@ namespace {
 /// Digits of a codec for a llama.cpp KV type name, e.g. q4_0 -> 4.
 Result<std::string> codec_of_cache_type(const std::string& type, const char* flag) {
   static const std::pair<const char*, const char*> kTypes[] = {
-      {"f16", "f16"}, {"q8_0", "8"}, {"q5_0", "5"}, {"q5_1", "5"}, {"q4_0", "4"}, {"q4_1", "4"},
-      {"fp8", "fp8"}, {"int8", "8"}, {"8", "8"},    {"6", "6"},    {"5", "5"},    {"4", "4"},
-      {"3", "3"},     {"2", "2"}};
+      {"f16", "f16"}, {"q8_0", "8"}, {"q5_0", "5"}, {"q5_1", "5"}, {"q4_0", "4"}, {"q4_1", "4"}, {"fp8", "fp8"},
+      {"int8", "8"},  {"8", "8"},    {"6", "6"},    {"5", "5"},    {"4", "4"},    {"3", "3"},    {"2", "2"}};
   std::string list;
   for (const auto& [name, codec] : kTypes) {
     if (type == name) return std::string(codec);
@@ -32,20 +31,10 @@ Result<std::string> codec_of_cache_type(const std::string& type, const char* fla
 }
 
 nlohmann::ordered_json transition_json(const Transition& t) {
-  return {{"step", t.step},
-          {"session", t.session},
-          {"page", t.page},
-          {"page_start", t.page_start},
-          {"window", t.window},
-          {"from", t.from},
-          {"to", t.to},
-          {"why", t.why},
-          {"how", t.how},
-          {"outcome", t.outcome},
-          {"score", t.score},
-          {"from_bytes", t.from_bytes},
-          {"to_bytes", t.to_bytes},
-          {"us", t.microseconds}};
+  return {{"step", t.step},         {"session", t.session}, {"page", t.page},   {"page_start", t.page_start},
+          {"window", t.window},     {"from", t.from},       {"to", t.to},       {"why", t.why},
+          {"how", t.how},           {"outcome", t.outcome}, {"score", t.score}, {"from_bytes", t.from_bytes},
+          {"to_bytes", t.to_bytes}, {"us", t.microseconds}};
 }
 
 /// The first line of a trace: what `varve inspect --trace` must know to draw it.
@@ -73,9 +62,7 @@ void add_model_option(CLI::App& app, ModelOptions& options) {
   app.add_option("-m,--model", options.model, "a GGUF file, or a key of `varve pull --list`")
       ->type_name("MODEL")
       ->required();
-  app.add_option("--model-dir", options.model_dir, "where keys are looked up")
-      ->type_name("DIR")
-      ->capture_default_str();
+  app.add_option("--model-dir", options.model_dir, "where keys are looked up")->type_name("DIR")->capture_default_str();
 }
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
@@ -87,12 +74,15 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
                  "(also -ctk) every key in this width: f16, q8_0, q5_0, q4_0, or 8, 6, 5, 4, 3, 2 bits");
   app.add_option("--cache-type-v", options.cache_type_v,
                  "(also -ctv) every value in this width: f16, q8_0, q4_0, or 8, 4, 3, 2 bits");
-  app.add_option("--scoring", options.scoring, "on or off instead of the profile's: measure which old pages are attended to")
+  app.add_option("--scoring", options.scoring,
+                 "on or off instead of the profile's: measure which old pages are attended to")
       ->check(CLI::IsMember({"on", "off"}));
-  app.add_option("--restore", options.restore,
-                 "instead of the profile's: where a promoted page gets its fidelity from, disk, host, recompute or none")
+  app.add_option(
+         "--restore", options.restore,
+         "instead of the profile's: where a promoted page gets its fidelity from, disk, host, recompute or none")
       ->check(CLI::IsMember({"disk", "host", "recompute", "none"}));
-  app.add_option("--restore-dir", options.restore_dir, "of the nameless file of --restore disk, made when scoring is on")
+  app.add_option("--restore-dir", options.restore_dir,
+                 "of the nameless file of --restore disk, made when scoring is on")
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("-c,--ctx-size", options.context_tokens, "most tokens of one session [what the model was trained on]")

@@ -32,7 +32,8 @@ struct ModelOptions {
 
 /// -m, --model-dir.
 void add_model_option(CLI::App& app, ModelOptions& options);
-/// --profile, -ctk, -ctv, --scoring, --restore, --restore-dir, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel, --trace, -ngl.
+/// --profile, -ctk, -ctv, --scoring, --restore, --restore-dir, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel,
+/// --trace, -ngl.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 
 /// Loads -m with a progress line. kNotFound says how to get it.

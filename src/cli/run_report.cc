@@ -1,21 +1,10 @@
 #include "cli/run_report.h"
 
-#include <cstdio>
-
 #include "base/system.h"
 #include "cli/terminal.h"
+#include "cli/text_format.h"
 
 namespace varve::cli {
-namespace {
-
-template <typename... Args>
-std::string text(const char* format, Args... args) {
-  char buffer[256];
-  std::snprintf(buffer, sizeof(buffer), format, args...);
-  return buffer;
-}
-
-}  // namespace
 
 nlohmann::ordered_json kv_json(const KvStats& kv) {
   nlohmann::ordered_json tiers = nlohmann::ordered_json::array();
@@ -23,9 +12,12 @@ nlohmann::ordered_json kv_json(const KvStats& kv) {
     tiers.push_back(
         {{"tier", t.tier}, {"format", t.format}, {"pages", t.pages}, {"tokens", t.tokens}, {"bytes", t.bytes}});
   }
-  return {{"dense_bytes", kv.dense_bytes},       {"physical_bytes", kv.physical_bytes},
-          {"payload_bytes", kv.payload_bytes},   {"metadata_bytes", kv.metadata_bytes},
-          {"scratch_bytes", kv.scratch_bytes},   {"cached_bytes", kv.cached_bytes},
+  return {{"dense_bytes", kv.dense_bytes},
+          {"physical_bytes", kv.physical_bytes},
+          {"payload_bytes", kv.payload_bytes},
+          {"metadata_bytes", kv.metadata_bytes},
+          {"scratch_bytes", kv.scratch_bytes},
+          {"cached_bytes", kv.cached_bytes},
           {"ratio", kv.ratio()},
           {"tiers", std::move(tiers)}};
 }
@@ -64,28 +56,31 @@ nlohmann::ordered_json run_json(const Run& run) {
 
 void print_run(std::ostream& out, const Run& run) {
   const KvStats& kv = run.stats.kv;
-  out << text("%d prompt tokens (%d cached), %d generated (%s); first token after %.2f s, then %.1f tok/s\n",
-              run.prompt_tokens, run.cached_tokens, run.generation.tokens,
-              engine::stop_reason_name(run.generation.reason), run.ttft_s, run.generation.tokens_per_s());
-  out << text("%-10s %-8s %8s %10s %12s\n", "tier", "format", "pages", "tokens", "bytes");
+  out << format_text("%d prompt tokens (%d cached), %d generated (%s); first token after %.2f s, then %.1f tok/s\n",
+                     run.prompt_tokens, run.cached_tokens, run.generation.tokens,
+                     engine::stop_reason_name(run.generation.reason), run.ttft_s, run.generation.tokens_per_s());
+  out << format_text("%-10s %-8s %8s %10s %12s\n", "tier", "format", "pages", "tokens", "bytes");
   for (const TierStats& t : kv.tiers) {
-    out << text("%-10s %-8s %8lld %10lld %12s\n", t.tier.c_str(), t.format.c_str(), static_cast<long long>(t.pages),
-                static_cast<long long>(t.tokens), format_bytes(t.bytes).c_str());
+    out << format_text("%-10s %-8s %8lld %10lld %12s\n", t.tier.c_str(), t.format.c_str(),
+                       static_cast<long long>(t.pages), static_cast<long long>(t.tokens),
+                       format_bytes(t.bytes).c_str());
   }
-  out << text("KV cache %s = payload %s + metadata %s + scratch %s; dense f16 %s; %.2fx smaller\n",
-              format_bytes(kv.physical_bytes).c_str(), format_bytes(kv.payload_bytes).c_str(),
-              format_bytes(kv.metadata_bytes).c_str(), format_bytes(kv.scratch_bytes).c_str(),
-              format_bytes(kv.dense_bytes).c_str(), kv.ratio());
-  if (kv.cached_bytes != 0) out << text("of which kept for later prompts %s\n", format_bytes(kv.cached_bytes).c_str());
+  out << format_text("KV cache %s = payload %s + metadata %s + scratch %s; dense f16 %s; %.2fx smaller\n",
+                     format_bytes(kv.physical_bytes).c_str(), format_bytes(kv.payload_bytes).c_str(),
+                     format_bytes(kv.metadata_bytes).c_str(), format_bytes(kv.scratch_bytes).c_str(),
+                     format_bytes(kv.dense_bytes).c_str(), kv.ratio());
+  if (kv.cached_bytes != 0)
+    out << format_text("of which kept for later prompts %s\n", format_bytes(kv.cached_bytes).c_str());
   if (!run.stats.promotions.empty() || run.stats.refinement_bytes != 0) {
     out << "promoted pages:";
     for (const auto& [how, count] : run.stats.promotions) out << " " << count << " by " << how;
-    out << text("; %llu tokens read again, %s kept %s\n", static_cast<unsigned long long>(run.stats.recomputed_tokens),
-                format_bytes(run.stats.refinement_bytes).c_str(),
-                run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
+    out << format_text("; %llu tokens read again, %s kept %s\n",
+                       static_cast<unsigned long long>(run.stats.recomputed_tokens),
+                       format_bytes(run.stats.refinement_bytes).c_str(),
+                       run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
   }
-  out << text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
-              run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
+  out << format_text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
+                     run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
   if (run.stats.fallbacks.empty()) out << " none";
   for (const auto& [reason, count] : run.stats.fallbacks) out << " " << reason << "=" << count;
   out << "\n";

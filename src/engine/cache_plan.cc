@@ -61,7 +61,8 @@ Status plan_tiers(ClassPlan& cls, const std::vector<TierFormats>& formats, const
       const std::string this_name = format::format_name(*format);
       name = name.empty() || name == this_name ? this_name : "mixed";
     }
-    if (Status s = format::check_layout(cls.layers, parsed, profile.page_tokens, profile.sink_tokens); !s.ok()) return s;
+    if (Status s = format::check_layout(cls.layers, parsed, profile.page_tokens, profile.sink_tokens); !s.ok())
+      return s;
     cls.slots[t] = format::slot_layout(cls.layers, parsed, profile.page_tokens);
     if (tier == Tier::kRecent) cls.strip = format::strip_layout(cls.layers, parsed, profile.sink_tokens);
   }
@@ -70,9 +71,7 @@ Status plan_tiers(ClassPlan& cls, const std::vector<TierFormats>& formats, const
 
 }  // namespace
 
-int64_t ClassPlan::kept_tokens(int64_t length) const {
-  return window > 0 ? std::min<int64_t>(length, window) : length;
-}
+int64_t ClassPlan::kept_tokens(int64_t length) const { return window > 0 ? std::min<int64_t>(length, window) : length; }
 
 size_t CachePlan::dense_bytes(int64_t tokens) const {
   size_t total = 0;

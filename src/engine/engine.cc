@@ -139,11 +139,11 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     cc.tile_tokens = c.strip.bytes != 0 ? format::kTileTokens : 0;
   }
   auto cache = cache::Cache::create(config);
-  if (!cache.ok()) return Status(cache.status().code(), "profile " + options.profile.name + ": " + cache.status().message());
+  if (!cache.ok())
+    return Status(cache.status().code(), "profile " + options.profile.name + ": " + cache.status().message());
   e.cache = std::move(*cache);
 
-  auto executor =
-      model::Executor::create(e.model, {.threads = e.options.threads, .max_rows = e.options.chunk_tokens});
+  auto executor = model::Executor::create(e.model, {.threads = e.options.threads, .max_rows = e.options.chunk_tokens});
   if (!executor.ok()) return executor.status();
   e.executor = std::move(*executor);
   for (const engine::ClassPlan& c : e.plan.classes) {
@@ -231,8 +231,8 @@ Result<Opened> Engine::open(std::span<const int32_t> prompt, const OpenOptions& 
 Status Engine::mark(SessionId session, int begin, int end) {
   if (!impl_->sessions.contains(session)) return invalid_argument("no session " + count(int64_t(session)));
   if (begin < 0 || end < begin || end > impl_->options.context_tokens) {
-    return invalid_argument("positions " + count(begin) + " to " + count(end) + " cannot be marked; the context holds " +
-                            count(impl_->options.context_tokens));
+    return invalid_argument("positions " + count(begin) + " to " + count(end) +
+                            " cannot be marked; the context holds " + count(impl_->options.context_tokens));
   }
   return end > begin ? impl_->lifecycle->mark(session, begin, end) : Status();
 }
@@ -297,9 +297,8 @@ Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
     if (f.tokens.empty()) return invalid_argument("session " + count(int64_t(f.session)) + " is fed no tokens");
     const int64_t held = int64_t(it->second.tokens.size()), length = held + int64_t(f.tokens.size());
     if (length > options.context_tokens) {
-      return context_overflow("session of " + count(held) + " tokens plus " +
-                              count(int64_t(f.tokens.size())) + " new ones is " + count(length) +
-                              "; the context holds " + count(options.context_tokens));
+      return context_overflow("session of " + count(held) + " tokens plus " + count(int64_t(f.tokens.size())) +
+                              " new ones is " + count(length) + "; the context holds " + count(options.context_tokens));
     }
     for (const int32_t token : f.tokens) {
       if (token < 0 || token >= model->info().vocabulary) {
@@ -465,9 +464,8 @@ Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits w
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
   const size_t held = it->second.tokens.size();
   if (const size_t length = held + tokens.size(); length > size_t(impl_->options.context_tokens)) {
-    return context_overflow("session of " + count(int64_t(held)) + " tokens plus " + count(total) +
-                            " new ones is " + count(int64_t(length)) + "; the context holds " +
-                            count(impl_->options.context_tokens));
+    return context_overflow("session of " + count(int64_t(held)) + " tokens plus " + count(total) + " new ones is " +
+                            count(int64_t(length)) + "; the context holds " + count(impl_->options.context_tokens));
   }
   std::vector<float> chunk_logits;
   logits.clear();
@@ -514,15 +512,16 @@ EngineStats Engine::stats() const {
   out.kv = engine::count_kv(*e.cache, e.plan, ids, scratch);
   if (e.prefixes) {
     const cache::PrefixStats p = e.prefixes->stats();
-    out.prefix = {.hits = p.hits,
-                  .misses = p.misses,
-                  .hit_tokens = p.hit_tokens,
-                  .shortened = p.shortened,
-                  .lost_tokens = p.lost_tokens,
-                  .collisions = p.collisions,
-                  .evicted = p.evicted_entries[cache::PrefixStats::kQuota] + p.evicted_entries[cache::PrefixStats::kPressure],
-                  .entries = p.entries,
-                  .bytes = p.cached_bytes + p.sinks_bytes};
+    out.prefix = {
+        .hits = p.hits,
+        .misses = p.misses,
+        .hit_tokens = p.hit_tokens,
+        .shortened = p.shortened,
+        .lost_tokens = p.lost_tokens,
+        .collisions = p.collisions,
+        .evicted = p.evicted_entries[cache::PrefixStats::kQuota] + p.evicted_entries[cache::PrefixStats::kPressure],
+        .entries = p.entries,
+        .bytes = p.cached_bytes + p.sinks_bytes};
   }
   return out;
 }

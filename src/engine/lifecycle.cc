@@ -89,8 +89,8 @@ Lifecycle::Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& 
       if (c.slots[t].bytes != 0) prints[t] = format::page_fingerprint(c.layers, formats_of(c.slots[t]), encode_);
     }
     for (const format::LayerGeometry& l : c.layers) {
-      scratch_floats_per_thread_ = std::max(
-          scratch_floats_per_thread_, attention::convert_scratch_floats(l.head.head_dim, profile.page_tokens));
+      scratch_floats_per_thread_ =
+          std::max(scratch_floats_per_thread_, attention::convert_scratch_floats(l.head.head_dim, profile.page_tokens));
     }
   }
 }
@@ -234,8 +234,8 @@ void Lifecycle::convert_unit(const cache::WorkUnit& unit, float* scratch) {
   }
   const bool strip = !format::is_direct(c.slot(Tier::kRecent).layers[ordinal].format);
   const int exact_tokens = unit.start == 0 && strip ? c.strip.sink_tokens : 0;
-  attention::convert_plane(c.layers[ordinal], from, to, encode_, kernels_,
-                           static_cast<int>(ordinal), kv_head, exact_tokens, unit.src, unit.dst, scratch);
+  attention::convert_plane(c.layers[ordinal], from, to, encode_, kernels_, static_cast<int>(ordinal), kv_head,
+                           exact_tokens, unit.src, unit.dst, scratch);
 }
 
 std::string Lifecycle::fingerprint() const {

@@ -22,7 +22,8 @@ namespace varve::engine {
 
 class Lifecycle {
  public:
-  /// The references outlive the object, and `trace` (null: nobody listens). kIoError when the file of restore = "disk" cannot be made.
+  /// The references outlive the object, and `trace` (null: nobody listens). kIoError when the file of restore = "disk"
+  /// cannot be made.
   static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan,
                                                    const EngineOptions& options, const kernels::Kernels& kernels,
                                                    model::Executor& executor, PageTrace* trace);

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 struct TierField {
   const char* key;
-  std::string TierFormats::* member;
+  std::string TierFormats::*member;
 };
 constexpr TierField kTierFields[] = {
     {"recent", &TierFormats::recent}, {"anchor", &TierFormats::anchor}, {"stale1", &TierFormats::stale1},
@@ -197,8 +197,8 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
   const struct {
     const char* what;
     double value, low, high;
-  } numbers[] = {{"scoring.decay", s.decay, 0, 0.9999},      {"scoring.score_weight", s.score_weight, 0, 1000},
-                 {"scoring.age_weight", s.age_weight, 0, 1000}, {"scoring.enter_ratio", s.enter_ratio, 1, 1000},
+  } numbers[] = {{"scoring.decay", s.decay, 0, 0.9999},          {"scoring.score_weight", s.score_weight, 0, 1000},
+                 {"scoring.age_weight", s.age_weight, 0, 1000},  {"scoring.enter_ratio", s.enter_ratio, 1, 1000},
                  {"scoring.least_score", s.least_score, 0, 1e6}, {"scoring.leave_score", s.leave_score, 0, 1e6}};
   for (const auto& n : numbers) {
     if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;

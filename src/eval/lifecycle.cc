@@ -122,7 +122,8 @@ class Bench {
       const auto session = engines[a]->start();
       if (!session.ok()) return session.status();
       sessions[a] = *session;
-      if (Status s = engines[a]->feed(*session, part(0, options_.depth_tokens), Logits::kLast, logits); !s.ok()) return s;
+      if (Status s = engines[a]->feed(*session, part(0, options_.depth_tokens), Logits::kLast, logits); !s.ok())
+        return s;
       if (Status s = progress("reading for the scoring cost", a + 1, 2); !s.ok()) return s;
     }
     constexpr int kSteps = 24;
@@ -184,7 +185,8 @@ class Bench {
 
   /// Logits of the question's tokens by several ways to the same prefix.
   Status measure_paths() {
-    const Text prefix = part(0, options_.prefix_tokens), question = part(options_.prefix_tokens, options_.question_tokens);
+    const Text prefix = part(0, options_.prefix_tokens),
+               question = part(options_.prefix_tokens, options_.question_tokens);
     const auto ask = [&](Engine& engine, SessionId session) -> Result<Rows> {
       Rows rows;
       if (Status s = engine.feed(session, question, Logits::kAll, rows); !s.ok()) return s;
@@ -230,7 +232,8 @@ class Bench {
     const int left = options_.prefix_tokens - opened->cached_tokens;
     if (left < 0) return internal_error("the hit covers the question");
     if (left > 0) {
-      if (Status s = (*engine)->feed(opened->session, part(opened->cached_tokens, left), Logits::kNone, rest); !s.ok()) return s;
+      if (Status s = (*engine)->feed(opened->session, part(opened->cached_tokens, left), Logits::kNone, rest); !s.ok())
+        return s;
     }
     const auto hit = ask(**engine, opened->session);
     if (!hit.ok()) return hit.status();

@@ -1,6 +1,6 @@
 #pragma once
-// What the lifecycle costs and what it gives, on one text: the price of measuring attention, of conversions, of a prefix
-// hit, and the divergence from dense when attention returns to an old page.
+// What the lifecycle costs and what it gives, on one text: the price of measuring attention, of conversions, of a
+// prefix hit, and the divergence from dense when attention returns to an old page.
 
 #include <functional>
 #include <memory>
@@ -17,12 +17,12 @@ struct LifecycleOptions {
   Profile profile;  ///< with an anchor tier; its scoring.on is ignored, both ways are measured
   int threads = 0;
   std::string kernel;
-  int depth_tokens = 8000;    ///< of the document
-  int prefix_tokens = 4096;   ///< of the prefix hit
+  int depth_tokens = 8000;   ///< of the document
+  int prefix_tokens = 4096;  ///< of the prefix hit
   int question_tokens = 64;
-  int shift_tokens = 6144;    ///< read before attention returns
-  int shift_page = 2;         ///< the page that it returns to
-  int decode_tokens = 256;    ///< of the inter-token times: long enough for pages to seal and convert
+  int shift_tokens = 6144;  ///< read before attention returns
+  int shift_page = 2;       ///< the page that it returns to
+  int decode_tokens = 256;  ///< of the inter-token times: long enough for pages to seal and convert
   int rounds = 5;
   std::string refinement_dir = "/var/tmp";
   std::function<bool(const std::string& what, int done, int total)> progress;  ///< false cancels
@@ -62,8 +62,8 @@ struct PathDivergence {
 
 /// One way of handling a return of attention.
 struct ShiftArm {
-  std::string name;       ///< "scoring off", "lossy", "recompute", "host", "disk"
-  std::vector<double> kl;  ///< KL(dense || arm) of each token after the shift
+  std::string name;          ///< "scoring off", "lossy", "recompute", "host", "disk"
+  std::vector<double> kl;    ///< KL(dense || arm) of each token after the shift
   DivergenceSummary before;  ///< tokens up to the promotion of the page (all arms: up to the latest arm's)
   DivergenceSummary after;   ///< the rest
   int promoted_at = -1;      ///< tokens after the shift; -1: never

@@ -55,9 +55,9 @@ TEST_P(Steps, ChunksDoNotMatterOverDensePages) {
   }
 }
 
-// Coded formats: outputs depend on chunks (rows of a step are attended in f16, older tiles as coded), but the cache does
-// not: a sealed tile holds its own f16-rounded rows and a centre frozen at its page's first tile, and the open tile and
-// the sinks are those rows. So pages and strips have the same bytes however the prompt was fed.
+// Coded formats: outputs depend on chunks (rows of a step are attended in f16, older tiles as coded), but the cache
+// does not: a sealed tile holds its own f16-rounded rows and a centre frozen at its page's first tile, and the open
+// tile and the sinks are those rows. So pages and strips have the same bytes however the prompt was fed.
 TEST_P(Steps, ChunksDoNotChangeTheCache) {
   for (const Centre centre : {Centre::kNone, Centre::kPost, Centre::kRotary}) {
     ClassSpec spec;

@@ -241,7 +241,8 @@ HeadRows TestSequence::decoded(int ordinal, int kv_head, int past) const {
     const format::LayerSlot& slot = layout.layers[static_cast<size_t>(ordinal)];
     format::decode_tile(slot.format, layer.head, slot.plane, tile % page_tokens / kTileTokens,
                         page(index) + layout.plane(ordinal, kv_head), k.data(), v.data());
-    const auto sinks = static_cast<ptrdiff_t>(strip && tile == 0 ? static_cast<size_t>(cls_->spec().sink_tokens) * dim : 0);
+    const auto sinks =
+        static_cast<ptrdiff_t>(strip && tile == 0 ? static_cast<size_t>(cls_->spec().sink_tokens) * dim : 0);
     const auto at = static_cast<ptrdiff_t>(static_cast<size_t>(tile) * dim);
     std::copy(k.begin() + sinks, k.end(), out.k.begin() + at + sinks);
     std::copy(v.begin() + sinks, v.end(), out.v.begin() + at + sinks);
@@ -346,8 +347,9 @@ double worst_error(const StepOutput& output, const Part& part, int row_begin, co
       if (h % group == 0) head = part.sequence->decoded(ordinal, h / group, part.past);
       for (const int row : rows) {
         const std::vector<double> want = part.sequence->expected(head, ordinal, part.past + row, h);
-        const float* got = output[i].data() + (static_cast<size_t>(row_begin + row) * static_cast<size_t>(spec.q_heads) +
-                                               static_cast<size_t>(h)) * dim;
+        const float* got =
+            output[i].data() +
+            (static_cast<size_t>(row_begin + row) * static_cast<size_t>(spec.q_heads) + static_cast<size_t>(h)) * dim;
         double error = 0, norm = 0;
         for (size_t d = 0; d < dim; ++d) {
           error += std::pow(static_cast<double>(got[d]) - want[d], 2);

@@ -88,8 +88,8 @@ class TestSequence {
   void drop_below(int position);
 
   SequenceView view(int row_begin, int past, int rows);
-  /// Keys and values of one KV head as a step that starts at `past` sees them, [tokens][head_dim]: exact sinks and tail,
-  /// decoded pages.
+  /// Keys and values of one KV head as a step that starts at `past` sees them, [tokens][head_dim]: exact sinks and
+  /// tail, decoded pages.
   HeadRows decoded(int ordinal, int kv_head, int past) const;
   /// Softmax of (row at `position`, q_head) over them in fp64: weights of positions [*first, position].
   std::vector<double> weights(const HeadRows& rows, int ordinal, int position, int q_head, int* first) const;

@@ -107,8 +107,8 @@ TEST_F(LifecycleTest, EqualRunsGiveEqualTracesAndLogitsWithEverythingOn) {
     o.profile.scoring.anchor_tokens = 128;
     o.threads = 1 + run;
     o.on_transition = [&](const Transition& t) {
-      traces[run].push_back(std::to_string(t.step) + " " + std::to_string(t.page_start) + t.from + t.to + t.why + t.how +
-                            t.outcome + std::to_string(t.score));
+      traces[run].push_back(std::to_string(t.step) + " " + std::to_string(t.page_start) + t.from + t.to + t.why +
+                            t.how + t.outcome + std::to_string(t.score));
     };
     const auto e = TinyEngine::make(model(), o);
     const SessionId s = e->start().value();

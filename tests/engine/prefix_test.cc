@@ -126,7 +126,9 @@ TEST_F(PrefixTest, TwoRequestsHitOnePrefixAtOnceAndADeduplicatedBatchEqualsSolo)
   std::vector<float> rows;
   ASSERT_TRUE(e->step(feeds, rows).ok());
   const size_t v = size_t(e->vocabulary());
-  const auto row = [&](size_t i) { return std::vector<float>(rows.begin() + long(i * v), rows.begin() + long((i + 1) * v)); };
+  const auto row = [&](size_t i) {
+    return std::vector<float>(rows.begin() + long(i * v), rows.begin() + long((i + 1) * v));
+  };
   EXPECT_LE(TinyEngine::kl(solo_a, row(0)), 1e-5);
   EXPECT_LE(TinyEngine::kl(solo_b, row(1)), 1e-5);
   EXPECT_LE(TinyEngine::kl(solo_miss, row(2)), 1e-5);

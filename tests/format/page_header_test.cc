@@ -75,7 +75,8 @@ TEST(SlotLayout, StripHoldsSinksAndTheOpenTile) {
   EXPECT_EQ(strip.open_head_bytes, (std::vector<size_t>{2 * 64 * 64 * 2, 2 * 64 * 80 * 2}));
   EXPECT_EQ(strip.sink_bytes, 2 * strip.sink_head_bytes[0] + strip.sink_head_bytes[1]);
   EXPECT_EQ(strip.sink_offset, (std::vector<size_t>{0, 2 * strip.sink_head_bytes[0]}));
-  EXPECT_EQ(strip.open_offset, (std::vector<size_t>{strip.sink_bytes, strip.sink_bytes + 2 * strip.open_head_bytes[0]}));
+  EXPECT_EQ(strip.open_offset,
+            (std::vector<size_t>{strip.sink_bytes, strip.sink_bytes + 2 * strip.open_head_bytes[0]}));
   EXPECT_EQ(strip.bytes, strip.sink_bytes + 2 * strip.open_head_bytes[0] + strip.open_head_bytes[1]);
 
   EXPECT_EQ(strip_layout(c.layers, uniform("f16", Centre::kNone), 4).bytes, 0u);

@@ -62,7 +62,8 @@ Result<Tokens> read_bench_text(const model::Model& model, const BenchOptions& op
     }
     return text.status();
   }
-  // No tokenizer here gives more tokens than bytes; 16 bytes a token keeps a whole book from being tokenized for a page.
+  // No tokenizer here gives more tokens than bytes; 16 bytes a token keeps a whole book from being tokenized for a
+  // page.
   if (text->size() > size_t(wanted) * 16) text->resize(size_t(wanted) * 16);
   while (!text->empty() && (static_cast<unsigned char>(text->back()) & 0xc0) == 0x80) text->pop_back();
   auto tokens = model::tokenize(model, *text, true, false);
@@ -268,8 +269,11 @@ Action define_bench(CLI::App& app) {
   app.add_option("--kl-chunk", options->kl_chunk, "kl: tokens of one step; 1 is token-by-token decode")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
-  app.add_option("--depth", options->depth, "speed: context of the comparison with llama.cpp; lifecycle: prefix of a hit")->capture_default_str();
-  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense; lifecycle: the document")
+  app.add_option("--depth", options->depth,
+                 "speed: context of the comparison with llama.cpp; lifecycle: prefix of a hit")
+      ->capture_default_str();
+  app.add_option("--profile-depth", options->profile_depth,
+                 "speed: context of --profile against our own dense; lifecycle: the document")
       ->capture_default_str();
   app.add_option("--rounds", options->rounds, "speed, lifecycle: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))

@@ -122,8 +122,8 @@ class Runner {
   const RunOptions& options_;
 };
 
-/// Marks the system message and the --anchor files of a prompt. A text that the tokenizer changes cannot be found, which
-/// is an error: the user counts on it.
+/// Marks the system message and the --anchor files of a prompt. A text that the tokenizer changes cannot be found,
+/// which is an error: the user counts on it.
 Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options) {
   std::vector<std::pair<std::string, std::string>> texts;
   if (!options.system.empty() && !options.raw) texts.emplace_back("--system", options.system);
@@ -226,8 +226,8 @@ Status run_all(const RunOptions& options) {
     const int cached = i == 0 ? 0 : static_cast<int>(shared);
     const double question_started = i == 0 ? now_s() - read_s : now_s();
     if (!options.json) std::cout << "> " << questions[i] << "\n";
-    auto run = runner.answer(*fork, std::span<const int32_t>(prompts[i]).subspan(shared), int(shared),
-                             question_started);
+    auto run =
+        runner.answer(*fork, std::span<const int32_t>(prompts[i]).subspan(shared), int(shared), question_started);
     if (!run.ok()) return run.status();
     run->cached_tokens = cached;
     (*engine)->finish(*fork);
@@ -251,8 +251,7 @@ Action define_run(CLI::App& app) {
   app.add_option("-p,--prompt", options->prompt, "the question or text");
   app.add_option("-f,--file", options->files, "documents to read before the prompt, in this order; - is stdin")
       ->type_name("FILE");
-  app.add_option("--anchor", options->anchors,
-                 "like -f, read first, and its pages stay in the profile's anchor tier")
+  app.add_option("--anchor", options->anchors, "like -f, read first, and its pages stay in the profile's anchor tier")
       ->type_name("FILE");
   app.add_option("--questions", options->questions,
                  "one question a line, each on its own fork of the documents; answers as a JSON array with --json")
