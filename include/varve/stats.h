@@ -51,6 +51,8 @@ struct EngineStats {
   std::map<std::string, uint64_t> promotions;  ///< how -> pages: "restore", "recompute", "lossy"
   uint64_t recomputed_tokens = 0;              ///< read again for promotions
   uint64_t scored_steps = 0;                   ///< sampled for attention scores, summed over sessions
+  uint64_t tiles_requested = 0;               ///< tiles that decode rows attended to, all layers, KV heads and steps
+  uint64_t tiles_read = 0;                    ///< of these, read from pages: what a batch shares is read once
   size_t refinement_bytes = 0;                 ///< kept for promotions outside the KV budget
   std::string refinement_place;                ///< "host", "disk" or empty
   std::map<std::string, uint64_t>

@@ -40,6 +40,8 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"promotions", run.stats.promotions},
           {"recomputed_tokens", run.stats.recomputed_tokens},
           {"scored_steps", run.stats.scored_steps},
+          {"tiles_requested", run.stats.tiles_requested},
+          {"tiles_read", run.stats.tiles_read},
           {"refinement_bytes", run.stats.refinement_bytes},
           {"conversion_s", run.stats.conversion_s},
           {"worst_token_s", run.generation.worst_step_s},

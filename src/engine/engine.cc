@@ -70,6 +70,7 @@ struct Engine::Impl {
   std::unordered_map<SessionId, Session> sessions;
   uint64_t steps = 0;
   uint64_t scored_steps = 0;
+  uint64_t tiles_requested = 0, tiles_read = 0;
   std::map<std::string, uint64_t> fallbacks;
 
   Status check_feeds(std::span<const Feed> feeds) const;
@@ -438,6 +439,11 @@ Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
     if (Status s = e.plan_attention(rows, scored); !s.ok()) return s;
     if (Status s = e.run(rows, logits); !s.ok()) return s;
   }
+  for (const auto& a : e.attention) {
+    const attention::ReadPlan reads = a->stats();
+    e.tiles_requested += reads.tiles_requested;
+    e.tiles_read += reads.tiles_read;
+  }
   ++e.steps;
   // Hidden sequences first: settling a session may end the recomputation that it asked for.
   for (const engine::Recompute::Slice& slice : slices) {
@@ -503,6 +509,8 @@ EngineStats Engine::stats() const {
   out.kernel = e.kernels->name;
   out.fallbacks = e.fallbacks;
   out.scored_steps = e.scored_steps;
+  out.tiles_requested = e.tiles_requested;
+  out.tiles_read = e.tiles_read;
   e.lifecycle->report(out);
   size_t scratch = e.lifecycle->scratch_bytes();
   for (const auto& a : e.attention) scratch += a->scratch_bytes();

@@ -124,7 +124,11 @@ TEST_F(PrefixTest, TwoRequestsHitOnePrefixAtOnceAndADeduplicatedBatchEqualsSolo)
                         {hit_b.session, std::span(b).first(1), Logits::kLast},
                         {cold.session, std::span(miss).first(1), Logits::kLast}};
   std::vector<float> rows;
+  const EngineStats before = e->stats();
   ASSERT_TRUE(e->step(feeds, rows).ok());
+  const EngineStats after = e->stats();
+  // Both hits attend to the 8 tiles of the prefix in 2 layers of 2 KV heads, which are read once.
+  EXPECT_EQ((after.tiles_requested - before.tiles_requested) - (after.tiles_read - before.tiles_read), 8u * 2 * 2);
   const size_t v = size_t(e->vocabulary());
   const auto row = [&](size_t i) {
     return std::vector<float>(rows.begin() + long(i * v), rows.begin() + long((i + 1) * v));
