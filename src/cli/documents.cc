@@ -37,13 +37,11 @@ Result<std::string> read_text(const std::string& path) {
   return out;
 }
 
-Result<std::string> join_documents(const std::vector<std::string>& paths, const std::string& question) {
+std::string join_documents(std::span<const std::string> texts, const std::string& question) {
   std::string out;
-  for (const std::string& path : paths) {
-    auto text = read_text(path);
-    if (!text.ok()) return text.status();
+  for (const std::string& text : texts) {
     if (!out.empty()) out += "\n\n";
-    out += *text;
+    out += text;
   }
   if (!question.empty()) out += (out.empty() ? "" : "\n\n") + question;
   return out;

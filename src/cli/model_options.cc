@@ -57,6 +57,22 @@ nlohmann::ordered_json trace_header(const model::ModelInfo& model, const Profile
 
 }  // namespace
 
+Status TraceFile::open(const std::string& path, const std::string& header) {
+  path_ = path;
+  errno = 0;
+  file_.open(path, std::ios::trunc);
+  if (!file_) return io_error(path + ": " + std::strerror(errno));
+  line(header);
+  return status_;
+}
+
+void TraceFile::line(const std::string& text) {
+  if (!status_.ok()) return;
+  errno = 0;
+  file_ << text << "\n" << std::flush;
+  if (!file_) status_ = io_error(path_ + ": " + (errno != 0 ? std::strerror(errno) : "writing failed"));
+}
+
 void add_model_option(CLI::App& app, ModelOptions& options) {
   options.model_dir = default_model_dir().string();
   app.add_option("-m,--model", options.model, "a GGUF file, or a key of `varve pull --list`")
@@ -134,7 +150,7 @@ Result<Profile> choose_profile(const ModelOptions& options) {
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,
-                                            const Profile& profile) {
+                                            const Profile& profile, TraceFile& trace) {
   if (options.gpu_layers > 0) {
     return unsupported("-ngl " + std::to_string(options.gpu_layers) + ": this build runs on the CPU only");
   }
@@ -146,11 +162,8 @@ Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>&
   engine.kernel = options.kernel;
   engine.refinement_dir = options.restore_dir;
   if (!options.trace.empty()) {
-    errno = 0;
-    const auto file = std::make_shared<std::ofstream>(options.trace, std::ios::trunc);
-    if (!*file) return io_error(options.trace + ": " + std::strerror(errno));
-    *file << trace_header(model->info(), profile).dump() << "\n" << std::flush;
-    engine.on_transition = [file](const Transition& t) { *file << transition_json(t).dump() << "\n" << std::flush; };
+    if (Status s = trace.open(options.trace, trace_header(model->info(), profile).dump()); !s.ok()) return s;
+    engine.on_transition = [&trace](const Transition& t) { trace.line(transition_json(t).dump()); };
   }
   if (!options.kv_budget.empty()) {
     const auto bytes = parse_bytes(options.kv_budget);

@@ -1,6 +1,7 @@
 #pragma once
 // The options that every command with a model shares, and what they open.
 
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,19 @@ struct ModelOptions {
   int gpu_layers = 0;
 };
 
+/// The file of --trace. A line that cannot be written ends it; status() says so when the run is over.
+class TraceFile {
+ public:
+  Status open(const std::string& path, const std::string& header);
+  void line(const std::string& text);
+  const Status& status() const { return status_; }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  Status status_;
+};
+
 /// -m, --model-dir.
 void add_model_option(CLI::App& app, ModelOptions& options);
 /// --profile, -ctk, -ctv, --scoring, --restore, --restore-dir, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel,
@@ -41,7 +55,7 @@ Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options);
 /// --profile, or the uniform profile that -ctk/-ctv name.
 Result<Profile> choose_profile(const ModelOptions& options);
 Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,
-                                            const Profile& profile);
+                                            const Profile& profile, TraceFile& trace);
 
 /// Whether a file can be written (an empty name: yes), found out before a model is read; creates nothing.
 Status check_writable(const std::string& path);

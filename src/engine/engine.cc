@@ -257,7 +257,7 @@ void Engine::finish(SessionId session) {
   Impl& e = *impl_;
   if (e.sessions.erase(session) == 0) return;
   e.cache->finish(session);
-  e.lifecycle->finished(session);
+  e.lifecycle->finished();
   if (e.prefixes) e.prefixes->trim();
   e.traced(session, "", "", "finished");
 }

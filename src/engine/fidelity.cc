@@ -57,6 +57,10 @@ void Fidelity::done(size_t cls, cache::PageId page) {
   }
 }
 
+void Fidelity::relieve() {
+  if (recompute_) recompute_->give_up();
+}
+
 void Fidelity::forget(cache::PageId page) {
   if (kept_) kept_->forget(page);
 }

@@ -21,6 +21,7 @@ class Fidelity final : public cache::FidelitySource {
   State ask(cache::SequenceId session, size_t cls, cache::PageId page, int start) override;
   Bytes bytes(size_t cls, cache::PageId page) override;
   void done(size_t cls, cache::PageId page) override;
+  void relieve() override;
   void forget(cache::PageId page) override;
 
   ~Fidelity() override;

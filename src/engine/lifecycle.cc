@@ -168,8 +168,9 @@ void Lifecycle::forked(cache::SequenceId from, cache::SequenceId to) {
   if (controller_) controller_->inherit(from, to);
 }
 
-void Lifecycle::finished(cache::SequenceId session) {
-  if (recompute() != nullptr) recompute()->drop(session);
+void Lifecycle::finished() {
+  // Ends the recomputations that its promotions wait for. One whose page is being converted, for another holder now, is
+  // read to the end and needs the session no more.
   if (controller_) controller_->collect();
 }
 

@@ -40,7 +40,7 @@ class Lifecycle {
   /// The new session has the old one's scores and marks.
   void forked(cache::SequenceId from, cache::SequenceId to);
   /// After Cache::finish.
-  void finished(cache::SequenceId session);
+  void finished();
   /// Once per step, after every sequence settled: converts the step's share.
   void advance(int64_t step);
   /// A reservation lacks `bytes`: converts what may be converted now. Returns the bytes gained.

@@ -203,6 +203,9 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
   for (const auto& n : numbers) {
     if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;
   }
+  if (s.score_weight + s.age_weight <= 0) {
+    return invalid_argument("profile: scoring.score_weight and scoring.age_weight are both 0: pages would have no rank");
+  }
   if (s.leave_score > s.least_score) {
     return invalid_argument("profile: scoring.leave_score " + std::to_string(s.leave_score) +
                             " is above scoring.least_score " + std::to_string(s.least_score));

@@ -1,6 +1,7 @@
 #include "engine/recompute.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace varve::engine {
 
@@ -44,7 +45,7 @@ Recompute::State Recompute::ask(cache::SequenceId session, cache::PageId page, i
 
 const uint8_t* Recompute::slot(size_t cls, cache::PageId page) {
   const auto it = of(page);
-  if (it == jobs_.end()) return nullptr;
+  if (it == jobs_.end() || it->second.failed) return nullptr;
   for (const cache::BlockEntry& b : cache_.blocks(it->second.reader, cls)) {
     if (b.start == it->second.start) return cache_.slot(cls, b.ref);
   }
@@ -58,8 +59,11 @@ void Recompute::done(cache::PageId page) {
   if (it->second.pages.empty()) end(it);
 }
 
-void Recompute::drop(cache::SequenceId session) {
-  for (auto it = jobs_.begin(); it != jobs_.end();) it = it->second.session == session ? end(it) : std::next(it);
+void Recompute::give_up() {
+  for (auto& [key, job] : jobs_) {
+    cache_.finish(job.reader);  // blocks() of a finished sequence are none: slot() gives null
+    if (!std::exchange(job.failed, true)) ++refused_["recompute_no_room"];
+  }
 }
 
 std::optional<Recompute::Slice> Recompute::next(cache::SequenceId session, int max_rows) const {

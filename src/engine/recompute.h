@@ -29,8 +29,8 @@ class Recompute {
   const uint8_t* slot(size_t cls, cache::PageId page);
   /// `page` needs it no longer. The work ends with the last page that asked for it. Idempotent.
   void done(cache::PageId page);
-  /// The session is gone.
-  void drop(cache::SequenceId session);
+  /// Ends all work and frees its pages; whoever waits for it will be told kNone. No slot() may be in use.
+  void give_up();
 
   /// Positions [begin, end) of the session's tokens that its next step should feed to `reader`, at most max_rows.
   struct Slice {

@@ -240,5 +240,59 @@ TEST_F(LifecycleTest, AsManySessionsAsEquation14SaysAndNotOneMore) {
   EXPECT_TRUE(e->check().ok()) << e->check().message();
 }
 
+/// The page that A recomputed is B's too; A goes before the page is converted.
+TEST_F(LifecycleTest, ARecomputedPageSurvivesTheSessionThatAskedForIt) {
+  EngineOptions o = options("recompute");
+  o.profile.convert_tokens_per_step = 4;
+  std::vector<float> logits[2];
+  for (const bool leaves : {false, true}) {
+    const auto e = TinyEngine::make(model(), o);
+    const SessionId a = e->start().value();
+    TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 640, 1));
+    converge(*e, a);
+    const SessionId b = e->fork(a).value();
+    ASSERT_TRUE(e->mark(a, 128, 192).ok());
+    uint32_t steps = 0;
+    for (; e->stats().recomputed_tokens < 64; ++steps) TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 1, steps));
+    for (uint32_t i = 0; i < 4; ++i) TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 1, steps + i));
+    EXPECT_EQ(e->stats().promotions.size(), 0u) << "still being converted";
+    if (leaves) e->finish(a);
+    EXPECT_TRUE(e->check().ok()) << e->check().message();
+    for (uint32_t i = 0; i < 30; ++i) {
+      if (!leaves) TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 1, 100 + i));
+      logits[leaves] = TinyEngine::feed(*e, b, TinyEngine::tokens(*e, 1, 200 + i));
+    }
+    EXPECT_EQ(e->stats().promotions, (std::map<std::string, uint64_t>{{"recompute", 1}}));
+    EXPECT_TRUE(e->check().ok()) << e->check().message();
+  }
+  EXPECT_LE(TinyEngine::kl(logits[0], logits[1]), 1e-6);
+}
+
+/// Promotions under way hold memory; they give it back before anybody is refused.
+TEST_F(LifecycleTest, RecomputationsTakeNoRoomFromSessions) {
+  size_t fed[2];
+  for (const bool marked : {false, true}) {
+    EngineOptions o = options("recompute");
+    o.chunk_tokens = 64;
+    o.kv_budget_bytes = size_t{1000} << 10;
+    o.context_tokens = 4096;
+    o.profile.scoring.recompute_tokens_per_step = 4;
+    const auto e = TinyEngine::make(model(), o);
+    const SessionId a = e->start().value(), b = e->start().value();
+    TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 640, 1));
+    converge(*e, a);
+    if (marked) {
+      ASSERT_TRUE(e->mark(a, 0, 640).ok());
+    }
+    for (uint32_t i = 0; i < 20; ++i) TinyEngine::feed(*e, a, TinyEngine::tokens(*e, 1, i));
+    std::vector<float> logits;
+    const Tokens text = TinyEngine::tokens(*e, 4096, 2);
+    EXPECT_EQ(e->feed(b, text, Logits::kLast, logits).code(), StatusCode::kResourceExhausted);
+    fed[marked] = e->tokens(b).size();
+    EXPECT_TRUE(e->check().ok()) << e->check().message();
+  }
+  EXPECT_EQ(fed[0], fed[1]);
+}
+
 }  // namespace
 }  // namespace varve

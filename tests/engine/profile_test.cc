@@ -94,5 +94,37 @@ INSTANTIATE_TEST_SUITE_P(
             "does not use"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Profile, EveryScoringKeyIsCheckedForTypeAndRange) {
+  const auto refused = [](const std::string& scoring, const std::string& expected) {
+    const auto p = Profile::from_json(R"({"tiers": {"recent": "int8", "anchor": "int8", "stale1": "k4v3"}, "scoring": )" +
+                                      scoring + "}");
+    ASSERT_FALSE(p.ok()) << scoring;
+    EXPECT_EQ(p.status().code(), StatusCode::kInvalidArgument) << scoring;
+    EXPECT_NE(p.status().message().find(expected), std::string::npos) << scoring << ": " << p.status().message();
+    EXPECT_EQ(p.status().message().find('\n'), std::string::npos);
+  };
+  for (const char* key : {"on", "anchor_tokens", "rows", "every_steps", "layer_stride", "decay", "score_weight",
+                          "age_weight", "enter_ratio", "least_score", "leave_score", "dwell_tokens", "restore",
+                          "recompute_tokens_per_step"}) {
+    const std::string name = key;
+    for (const char* wrong : {"null", "[1]", "{}"}) refused("{\"" + name + "\": " + wrong + "}", "\"" + name + "\"");
+    if (name != "restore") refused("{\"" + name + "\": \"1\"}", "\"" + name + "\"");
+    if (name != "on") refused("{\"" + name + "\": true}", "\"" + name + "\"");
+    if (name != "on" && name != "restore") {
+      refused("{\"" + name + "\": -1}", "scoring." + name + " is -1");
+      if (name != "least_score") refused("{\"" + name + "\": 2000000000}", "scoring." + name + " is 2000000000");
+    }
+  }
+  for (const char* whole : {"anchor_tokens", "rows", "every_steps", "layer_stride", "dwell_tokens"}) {
+    refused(std::string("{\"") + whole + "\": 1.5}", "must be a whole number");
+    refused(std::string("{\"") + whole + "\": 99999999999}", "in range");
+  }
+  refused(R"({"restore": "tape"})", "recompute, host, disk, none");
+  refused(R"({"least_score": 0.25})", "leave_score 0.5");
+  refused(R"({"score_weight": 0, "age_weight": 0})", "both 0");
+  refused(R"({"ratio": 1})", "unknown key \"ratio\"");
+  refused(R"([])", "must be an object");
+}
+
 }  // namespace
 }  // namespace varve

@@ -222,6 +222,9 @@ size_t Controller::relieve(int64_t step, size_t bytes, const WorkFn& work) {
     }
   }
 
+  if (gained() >= bytes) return gained();
+  impl.refinements.relieve();  // nothing is in flight any more
+
   struct Candidate {
     int group;  ///< 0: recent, 1: anchors, 2: marked
     double value;

@@ -35,6 +35,9 @@ class FidelitySource {
   /// The promotion that asked is published, abandoned or withdrawn: lets go of what bytes() gave, stops making it.
   /// What keep() kept stays. Once for each promotion that was answered kReady or kPending.
   virtual void done(size_t cls, PageId page) = 0;
+  /// Memory is short, and no promotion is in flight: gives back what those that wait hold of the cache. They may be
+  /// told kNone, and bytes() may be null, from now on.
+  virtual void relieve() {}
   /// The page is gone: drops what was kept.
   virtual void forget(PageId page) = 0;
 };

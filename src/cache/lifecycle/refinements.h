@@ -18,6 +18,9 @@ class Refinements {
   FidelitySource::State ask(SequenceId sequence, size_t cls, PageId page, int start);
   FidelitySource::Bytes bytes(size_t cls, PageId page) { return source_->bytes(cls, page); }
   void done(size_t cls, PageId page) { source_->done(cls, page); }
+  void relieve() {
+    if (source_ != nullptr) source_->relieve();
+  }
   /// lossy: the page's bytes come from its codes; else from the source.
   void promoted(PageId page, bool lossy);
   /// Forgets the pages that the cache no longer has.

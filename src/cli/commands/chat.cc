@@ -263,7 +263,8 @@ Status chat(const ChatOptions& options) {
   if (!profile.ok()) return profile.status();
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
-  const auto engine = open_engine(*model, options.model, *profile);
+  TraceFile trace;  // outlives the engine, which writes to it
+  const auto engine = open_engine(*model, options.model, *profile, trace);
   if (!engine.ok()) return engine.status();
   const auto conversation = Conversation::create(**engine, options.sampling, options.chat_template);
   if (!conversation.ok()) return conversation.status();
@@ -272,7 +273,8 @@ Status chat(const ChatOptions& options) {
     std::cerr << (*model)->info().name << ", profile " << profile->name << ", " << (*engine)->context_tokens()
               << " tokens of context. /help lists the commands.\n";
   }
-  return Chat(options, **engine, **conversation).loop();
+  if (Status s = Chat(options, **engine, **conversation).loop(); !s.ok()) return s;
+  return trace.status();
 }
 
 }  // namespace

@@ -34,18 +34,32 @@ struct RunOptions {
 
 using Tokens = std::vector<int32_t>;
 
-/// What is read before the question: the anchors, then the other files.
-std::vector<std::string> documents(const RunOptions& options) {
-  std::vector<std::string> all = options.anchors;
-  all.insert(all.end(), options.files.begin(), options.files.end());
-  return all;
+/// What is read before the question: the anchors, then the other files. Each is read once: stdin gives its text only once.
+Result<std::vector<std::string>> read_documents(const RunOptions& options) {
+  std::vector<std::string> paths = options.anchors, texts;
+  paths.insert(paths.end(), options.files.begin(), options.files.end());
+  for (const std::string& path : paths) {
+    auto text = read_text(path);
+    if (!text.ok()) return text.status();
+    if (texts.size() < options.anchors.size() && text->empty()) {
+      return invalid_argument("--anchor " + path + " is empty: there is nothing to keep");
+    }
+    texts.push_back(std::move(*text));
+  }
+  return texts;
+}
+
+Status check_not_blank(const std::string& prompt) {
+  if (prompt.find_first_not_of(" \t\r\n") != std::string::npos) return {};
+  return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
 }
 
 /// One prompt per question: the documents and the question through the model's chat template, or as they are.
 class PromptBuilder {
  public:
-  static Result<std::unique_ptr<PromptBuilder>> create(const model::Model& model, const RunOptions& options) {
-    std::unique_ptr<PromptBuilder> out(new PromptBuilder(model, options));
+  static Result<std::unique_ptr<PromptBuilder>> create(const model::Model& model, const RunOptions& options,
+                                                       std::span<const std::string> documents) {
+    std::unique_ptr<PromptBuilder> out(new PromptBuilder(model, options, documents));
     auto made = model::ChatTemplate::create(model, options.chat_template);
     if (!made.ok()) return made.status();
     // A base model has no template: its text continues as it is.
@@ -54,15 +68,11 @@ class PromptBuilder {
   }
 
   Result<Tokens> build(const std::string& question) const {
-    auto user = join_documents(documents(options_), question);
-    if (!user.ok()) return user.status();
-    if (user->find_first_not_of(" \t\r\n") == std::string::npos) {
-      return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
-    }
-    if (!template_) return model::tokenize(model_, *user, true, false);
+    const std::string user = join_documents(documents_, question);
+    if (!template_) return model::tokenize(model_, user, true, false);
     std::vector<model::ChatMessage> messages;
     if (!options_.system.empty()) messages.push_back({.role = "system", .content = options_.system});
-    messages.push_back({.role = "user", .content = *user});
+    messages.push_back({.role = "user", .content = user});
     model::ChatOptions chat;
     chat.now_seconds = std::time(nullptr);  // some templates print the date
     const auto prompt = template_->apply(messages, chat);
@@ -71,9 +81,11 @@ class PromptBuilder {
   }
 
  private:
-  PromptBuilder(const model::Model& model, const RunOptions& options) : model_(model), options_(options) {}
+  PromptBuilder(const model::Model& model, const RunOptions& options, std::span<const std::string> documents)
+      : model_(model), options_(options), documents_(documents) {}
   const model::Model& model_;
   const RunOptions& options_;
+  std::span<const std::string> documents_;
   std::unique_ptr<model::ChatTemplate> template_;
 };
 
@@ -122,18 +134,16 @@ class Runner {
   const RunOptions& options_;
 };
 
-/// Marks the system message and the --anchor files of a prompt. A text that the tokenizer changes cannot be found,
-/// which is an error: the user counts on it.
-Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options) {
+/// Marks the system message and the --anchor files of a prompt, each where it comes after the one before. A text that the
+/// tokenizer changes cannot be found, which is an error: the user counts on it.
+Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options,
+                    std::span<const std::string> documents) {
   std::vector<std::pair<std::string, std::string>> texts;
   if (!options.system.empty() && !options.raw) texts.emplace_back("--system", options.system);
-  for (const std::string& file : options.anchors) {
-    auto text = read_text(file);
-    if (!text.ok()) return text.status();
-    texts.emplace_back("--anchor " + file, std::move(*text));
-  }
+  for (size_t i = 0; i < options.anchors.size(); ++i) texts.emplace_back("--anchor " + options.anchors[i], documents[i]);
+  size_t from = 0;
   for (const auto& [what, text] : texts) {
-    const auto span = find_text(*engine.model(), prompt, text);
+    const auto span = find_text(*engine.model(), prompt, text, from);
     if (!span.ok()) return Status(span.status().code(), what + ": " + span.status().message());
     if (Status s = engine.mark(session, span->begin, span->end); !s.ok()) return s;
   }
@@ -166,6 +176,11 @@ Status run_all(const RunOptions& options) {
   for (const std::string& file : {options.summary, options.model.trace}) {
     if (Status s = check_writable(file); !s.ok()) return s;
   }
+  int from_stdin = options.questions == "-" ? 1 : 0;
+  for (const auto* files : {&options.anchors, &options.files}) from_stdin += int(std::ranges::count(*files, "-"));
+  if (from_stdin > 1) {
+    return invalid_argument("stdin (-) is named " + std::to_string(from_stdin) + " times; it can be read once");
+  }
   std::vector<std::string> questions = {options.prompt};
   if (!options.questions.empty()) {
     if (!options.prompt.empty()) return invalid_argument("-p and --questions exclude each other");
@@ -176,18 +191,17 @@ Status run_all(const RunOptions& options) {
   const auto profile = choose_profile(options.model);
   if (!profile.ok()) return profile.status();
   // Files and an empty prompt are checked before a model is loaded for nothing.
+  const auto documents = read_documents(options);
+  if (!documents.ok()) return documents.status();
   for (const std::string& q : questions) {
-    const auto text = join_documents(documents(options), q);
-    if (!text.ok()) return text.status();
-    if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
-      return invalid_argument("the prompt is empty: give -p TEXT, -f FILE or --questions FILE");
-    }
+    if (Status s = check_not_blank(join_documents(*documents, q)); !s.ok()) return s;
   }
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
-  const auto engine = open_engine(*model, options.model, *profile);
+  TraceFile trace;  // outlives the engine, which writes to it
+  const auto engine = open_engine(*model, options.model, *profile, trace);
   if (!engine.ok()) return engine.status();
-  const auto builder = PromptBuilder::create(**model, options);
+  const auto builder = PromptBuilder::create(**model, options, *documents);
   if (!builder.ok()) return builder.status();
   std::vector<Tokens> prompts;
   for (const std::string& q : questions) {
@@ -200,7 +214,7 @@ Status run_all(const RunOptions& options) {
   Runner runner(**engine, options);
   const auto session = (*engine)->start();
   if (!session.ok()) return session.status();
-  if (Status s = mark_anchors(**engine, *session, prompts[0], options); !s.ok()) return s;
+  if (Status s = mark_anchors(**engine, *session, prompts[0], options, *documents); !s.ok()) return s;
   if (options.questions.empty()) {
     auto run = runner.answer(*session, prompts[0], 0, now_s());
     if (!run.ok()) return run.status();
@@ -209,7 +223,7 @@ Status run_all(const RunOptions& options) {
       print_run(std::cerr, *run);
     }
     if (Status s = publish(options, run_json(*run)); !s.ok()) return s;
-    return interrupted() ? Status(StatusCode::kCancelled, "stopped; the answer is incomplete") : Status();
+    return interrupted() ? Status(StatusCode::kCancelled, "stopped; the answer is incomplete") : trace.status();
   }
 
   const double started = now_s();
@@ -240,7 +254,8 @@ Status run_all(const RunOptions& options) {
     }
     if (interrupted()) return Status(StatusCode::kCancelled, "stopped after " + std::to_string(i + 1) + " questions");
   }
-  return publish(options, runs);
+  if (Status s = publish(options, runs); !s.ok()) return s;
+  return trace.status();
 }
 
 }  // namespace
