@@ -116,7 +116,8 @@ Result<Run> Conversation::say(const std::string& message, const OnText& on_text)
   const auto kept = keep_common(*tokens);
   if (!kept.ok()) return kept.status();
   // A template may change the message's text; then it ages like any other.
-  if (const auto span = find_text(*engine_.model(), *tokens, system_); span.ok()) {
+  size_t from = 0;
+  if (const auto span = find_text(*engine_.model(), *tokens, system_, from); span.ok()) {
     if (Status s = engine_.mark(session_, span->begin, span->end); !s.ok()) return s;
   }
   std::vector<float> logits;
