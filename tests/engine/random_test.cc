@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-#include "tiny_engine.h"
+#include "support/tiny_engine.h"
 
 namespace varve {
 namespace {
