@@ -294,5 +294,43 @@ TEST_F(LifecycleTest, RecomputationsTakeNoRoomFromSessions) {
   EXPECT_EQ(fed[0], fed[1]);
 }
 
+/// Anchors in any format beside any other, every source of fidelity, with and without sliding windows.
+TEST_F(LifecycleTest, OddFormatsOfTiersPromoteToo) {
+  const struct {
+    const char *recent, *anchor, *stale;
+    bool override_layer;
+  } cases[] = {{"int8", "f16", "k8v8", false}, {"f16", "int8", "k8v8", false}, {"k8v8", "k6v4", "int8", false},
+               {"int8", "fp8", "k8v8", false}, {"int8", "int8", "k8v8", true}};
+  const auto gemma = TinyEngine::load({.architecture = "gemma3", .layers = 7, .tied = true});
+  for (const auto& loaded : {model(), gemma}) {
+    EngineOptions exact = TinyEngine::options(*Profile::named("dense"));
+    exact.chunk_tokens = 1024;
+    const auto dense = TinyEngine::make(loaded, exact);
+    for (const auto& c : cases) {
+      for (const char* restore : {"recompute", "host", "none"}) {
+        SCOPED_TRACE(std::string(c.recent) + " " + c.anchor + " " + c.stale + " " + restore);
+        EngineOptions o = options(restore, true);
+        o.profile.scoring.anchor_tokens = 0;
+        o.profile.formats = {c.recent, c.anchor, c.stale, "", "auto"};
+        if (c.override_layer) o.profile.layers = {{.first = -1, .last = -1, .formats = {.anchor = "f16"}}};
+        const auto e = TinyEngine::make(loaded, o);
+        const SessionId s = e->start().value(), d = dense->start().value();
+        Tokens text = TinyEngine::tokens(*e, 450, 1);
+        TinyEngine::feed(*e, s, std::span(text).first(400));
+        for (size_t i = 400; i < 420; ++i) TinyEngine::feed(*e, s, std::span(text).subspan(i, 1));
+        ASSERT_TRUE(e->mark(s, 64, 192).ok());
+        std::vector<float> logits;
+        for (size_t i = 420; i < 450; ++i) logits = TinyEngine::feed(*e, s, std::span(text).subspan(i, 1));
+        EXPECT_GT(pages(*e, "anchor"), 0);
+        EXPECT_FALSE(e->stats().promotions.empty());
+        EXPECT_TRUE(e->check().ok()) << e->check().message();
+        const double kl = TinyEngine::kl(TinyEngine::feed(*dense, d, text), logits);
+        EXPECT_LE(kl, 0.03);
+        dense->finish(d);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varve
