@@ -6,16 +6,11 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "eval/peer.h"
 
 namespace varve::eval {
 namespace {
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  const size_t n = x.size();
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /// Idle worker threads of libllama's pool spin for a while before they sleep; the next contender must not pay for it.
 void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }

@@ -11,11 +11,13 @@
 #include "cli/model_options.h"
 #include "cli/paths.h"
 #include "cli/run_report.h"
+#include "cli/step_profile_report.h"
 #include "cli/terminal.h"
 #include "eval/kl.h"
 #include "eval/lifecycle.h"
 #include "eval/parity.h"
 #include "eval/speed.h"
+#include "eval/step_profile.h"
 #include "kernels/cpu/kernels.h"
 #include "model/text.h"
 
@@ -198,6 +200,34 @@ Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOp
   return {};
 }
 
+Status bench_profile(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  const auto depth = parse_tokens(options.profile_depth);
+  if (!depth.ok()) return depth.status();
+  eval::StepProfileOptions steps;
+  steps.profile = *profile;
+  steps.threads = options.model.threads;
+  steps.kernel = options.model.kernel;
+  steps.depth_tokens = *depth;
+  steps.decode_tokens = options.decode_tokens;
+  steps.rounds = options.rounds;
+  steps.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
+    show(what, done, total);
+    return !interrupted();
+  };
+  const auto text = read_bench_text(*model, options, *depth + options.decode_tokens);
+  if (!text.ok()) return text.status();
+  const auto report = eval::profile_steps(model, *text, steps);
+  if (!report.ok()) return report.status();
+  if (options.json) {
+    std::cout << step_profile_json(*report).dump(2) << "\n";
+  } else {
+    print_step_profile(std::cout, *report);
+  }
+  return {};
+}
+
 Status bench_rows(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
   const auto depth = parse_tokens(options.depth), profile_depth = parse_tokens(options.profile_depth);
   if (!depth.ok()) return depth.status();
@@ -245,6 +275,7 @@ Status run_bench(const BenchOptions& options) {
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
   if (options.suite == "kl") return bench_kl(*model, options);
+  if (options.suite == "profile") return bench_profile(*model, options);
   if (options.suite == "lifecycle") return bench_lifecycle(*model, options);
   return bench_rows(*model, options);
 }
@@ -255,7 +286,7 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "support"}))
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "profile", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -269,12 +300,12 @@ Action define_bench(CLI::App& app) {
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
   app.add_option("--depth", options->depth, "speed: context of the comparison with llama.cpp; lifecycle: prefix of a hit")->capture_default_str();
-  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense; lifecycle: the document")
+  app.add_option("--profile-depth", options->profile_depth, "speed: context of --profile against our own dense; lifecycle: the document; profile: the context")
       ->capture_default_str();
-  app.add_option("--rounds", options->rounds, "speed, lifecycle: measurements of each; medians are shown")
+  app.add_option("--rounds", options->rounds, "speed, lifecycle, profile: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--decode-tokens", options->decode_tokens, "speed: tokens of one decode measurement")
+  app.add_option("--decode-tokens", options->decode_tokens, "speed, profile: tokens of one decode measurement")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   add_engine_options(app, options->model);
@@ -283,6 +314,7 @@ Action define_bench(CLI::App& app) {
       "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
       "  varve bench kl report.txt -m model.gguf --arms dense,int8,k4v4,minima --tokens 8K\n"
       "  varve bench lifecycle -m qwen2.5-coder-0.5b    what scores, conversions, hits and promotions cost and give\n"
+      "  varve bench profile -m smollm2-135m            where the time of a step goes\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
