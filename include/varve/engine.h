@@ -11,6 +11,7 @@
 #include "varve/profile.h"
 #include "varve/stats.h"
 #include "varve/status.h"
+#include "varve/step_times.h"
 
 namespace varve {
 
@@ -113,6 +114,10 @@ class Engine {
   /// Feeds any number of tokens in chunks. progress(done, total); false cancels (kCancelled; what is fed stays).
   Status feed(SessionId session, std::span<const int32_t> tokens, Logits want, std::vector<float>& logits,
               const std::function<bool(int, int)>& progress = {});
+
+  /// Until told otherwise (null), steps add where their time went to *times, which outlives that. The probes cost a step
+  /// about a barrier for every few graph nodes; without them no clock is read.
+  void time_steps(StepTimes* times);
 
   /// Tokens settled in the session, in order.
   std::span<const int32_t> tokens(SessionId session) const;

@@ -33,6 +33,8 @@ nlohmann::ordered_json bench_json(const std::vector<eval::BenchRow>& rows) {
   for (const eval::BenchRow& r : rows) {
     nlohmann::ordered_json peers = nlohmann::ordered_json::object();
     for (const auto& [name, value] : r.peers) peers[name] = finite(value);
+    nlohmann::ordered_json details = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : r.details) details[name] = finite(value);
     out["rows"].push_back({{"suite", r.suite},
                            {"case", r.name},
                            {"unit", r.unit},
@@ -41,7 +43,8 @@ nlohmann::ordered_json bench_json(const std::vector<eval::BenchRow>& rows) {
                            {"peers", std::move(peers)},
                            {"ratio", finite(r.ratio)},
                            {"target", r.target ? nlohmann::ordered_json(*r.target) : nullptr},
-                           {"met", r.met()}});
+                           {"met", r.met()},
+                           {"details", std::move(details)}});
   }
   return out;
 }
@@ -50,8 +53,9 @@ void print_bench(std::ostream& out, const std::vector<eval::BenchRow>& rows) {
   for (const eval::BenchRow& r : rows) {
     out << r.suite << ": " << r.name << ": " << number(r.ours) << " " << r.unit;
     for (const auto& [name, value] : r.peers) out << "; " << name << " " << number(value);
-    out << "; ratio " << number(r.ratio);
+    if (r.ratio != 0) out << "; ratio " << number(r.ratio);
     if (r.target) out << " (target " << number(*r.target) << ", " << (r.met() ? "met" : "NOT met") << ")";
+    for (const auto& [name, value] : r.details) out << "; " << name << " " << number(value);
     out << "\n";
   }
 }

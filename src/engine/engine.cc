@@ -6,6 +6,8 @@
 #include <unordered_map>
 
 #include "attention/step.h"
+#include "base/clock.h"
+#include "base/lap.h"
 #include "base/system.h"
 #include "cache/prefix/index.h"
 #include "engine/cache_plan.h"
@@ -68,6 +70,7 @@ struct Engine::Impl {
   std::unique_ptr<engine::Lifecycle> lifecycle;
   std::unique_ptr<cache::PrefixIndex> prefixes;  ///< null without a prefix cache
   std::unordered_map<SessionId, Session> sessions;
+  StepTimes* times = nullptr;
   uint64_t steps = 0;
   uint64_t scored_steps = 0;
   uint64_t tiles_requested = 0, tiles_read = 0;
@@ -82,7 +85,8 @@ struct Engine::Impl {
   std::vector<engine::Recompute::Slice> recompute_slices(std::span<const Feed> feeds);
   bool is_scored(const Feed& feed) const;
   Status plan_attention(std::span<const Feed> rows, bool scored);
-  Status run(std::span<const Feed> rows, std::vector<float>& logits);
+  Status step(std::span<const Feed> feeds, std::vector<float>& logits);
+  Status run(std::span<const Feed> rows, std::vector<float>& logits, Lap<StepTimes>& lap);
   /// After the step: scores of the pages of feed i, measured before it settles.
   Status observe(const Feed& feed, size_t i);
   Status settle(const Feed& feed);
@@ -381,7 +385,7 @@ Status Engine::Impl::plan_attention(std::span<const Feed> rows, bool scored) {
   return {};
 }
 
-Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits) {
+Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits, Lap<StepTimes>& lap) {
   std::vector<int32_t> tokens, positions, output_rows;
   for (const Feed& f : rows) {
     const int past = cache->length(f.session);
@@ -395,7 +399,10 @@ Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits)
   }
   logits.resize(output_rows.size() * static_cast<size_t>(model->info().vocabulary));
   LayerRouter router(plan, attention);
-  return executor->run({tokens, positions, output_rows}, router, logits);
+  lap(&StepTimes::plan_s);
+  const Status status = executor->run({tokens, positions, output_rows}, router, logits);
+  lap.skip();
+  return status;
 }
 
 Status Engine::Impl::observe(const Feed& feed, size_t i) {
@@ -422,44 +429,59 @@ Status Engine::Impl::settle(const Feed& feed) {
 }
 
 Status Engine::step(std::span<const Feed> feeds, std::vector<float>& logits) {
-  Impl& e = *impl_;
-  if (Status s = e.check_feeds(feeds); !s.ok()) return s;
-  if (Status s = e.reserve(feeds); !s.ok()) return s;
-  const std::vector<engine::Recompute::Slice> slices = e.recompute_slices(feeds);
+  if (impl_->times == nullptr) return impl_->step(feeds, logits);
+  const double start = now_s();
+  const Status status = impl_->step(feeds, logits);
+  impl_->times->wall_s += now_s() - start;
+  ++impl_->times->steps;
+  return status;
+}
+
+Status Engine::Impl::step(std::span<const Feed> feeds, std::vector<float>& logits) {
+  Lap lap(times);
+  if (Status s = check_feeds(feeds); !s.ok()) return s;
+  if (Status s = reserve(feeds); !s.ok()) return s;
+  lap(&StepTimes::reserve_s);
+  const std::vector<engine::Recompute::Slice> slices = recompute_slices(feeds);
   std::vector<Feed> rows(feeds.begin(), feeds.end());
   for (const engine::Recompute::Slice& slice : slices) {
-    const std::span<const int32_t> tokens = e.sessions.at(slice.session).tokens;
+    const std::span<const int32_t> tokens = sessions.at(slice.session).tokens;
     rows.push_back({slice.reader, tokens.subspan(size_t(slice.begin), size_t(slice.end - slice.begin)), Logits::kNone});
   }
-  const bool scored = std::any_of(feeds.begin(), feeds.end(), [&](const Feed& f) { return e.is_scored(f); });
+  const bool scored = std::any_of(feeds.begin(), feeds.end(), [&](const Feed& f) { return is_scored(f); });
   {
     std::vector<cache::SequenceId> ids;
     for (const Feed& f : rows) ids.push_back(f.session);
-    const cache::ReadGuard guard = e.cache->read(ids);
-    if (Status s = e.plan_attention(rows, scored); !s.ok()) return s;
-    if (Status s = e.run(rows, logits); !s.ok()) return s;
+    const cache::ReadGuard guard = cache->read(ids);
+    if (Status s = plan_attention(rows, scored); !s.ok()) return s;
+    if (Status s = run(rows, logits, lap); !s.ok()) return s;
   }
-  for (const auto& a : e.attention) {
+  for (const auto& a : attention) {
     const attention::ReadPlan reads = a->stats();
-    e.tiles_requested += reads.tiles_requested;
-    e.tiles_read += reads.tiles_read;
+    tiles_requested += reads.tiles_requested;
+    tiles_read += reads.tiles_read;
   }
-  ++e.steps;
+  ++steps;
   // Hidden sequences first: settling a session may end the recomputation that it asked for.
   for (const engine::Recompute::Slice& slice : slices) {
-    const std::vector<int32_t>& tokens = e.sessions.at(slice.session).tokens;
-    if (Status s = e.cache->settle(slice.reader, slice.end - slice.begin); !s.ok()) return s;
-    e.lifecycle->write_headers(slice.reader, std::span(tokens).first(size_t(slice.end)), slice.end - slice.begin);
-    e.lifecycle->recompute()->fed(slice);
+    const std::vector<int32_t>& tokens = sessions.at(slice.session).tokens;
+    if (Status s = cache->settle(slice.reader, slice.end - slice.begin); !s.ok()) return s;
+    lifecycle->write_headers(slice.reader, std::span(tokens).first(size_t(slice.end)), slice.end - slice.begin);
+    lifecycle->recompute()->fed(slice);
   }
+  lap(&StepTimes::settle_s);
   for (size_t i = 0; i < feeds.size(); ++i) {
-    if (e.is_scored(feeds[i])) {
-      if (Status s = e.observe(feeds[i], i); !s.ok()) return s;
+    if (is_scored(feeds[i])) {
+      if (Status s = observe(feeds[i], i); !s.ok()) return s;
+      lap(&StepTimes::scores_s);
     }
-    if (Status s = e.settle(feeds[i]); !s.ok()) return s;
+    if (Status s = settle(feeds[i]); !s.ok()) return s;
+    lap(&StepTimes::settle_s);
   }
-  e.lifecycle->advance(int64_t(e.steps));
-  if (e.prefixes) e.prefixes->trim();
+  lifecycle->advance(int64_t(steps));
+  lap(&StepTimes::convert_s);
+  if (prefixes) prefixes->trim();
+  lap(&StepTimes::settle_s);
   return {};
 }
 
@@ -488,6 +510,11 @@ Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits w
     }
   }
   return {};
+}
+
+void Engine::time_steps(StepTimes* times) {
+  impl_->times = times;
+  impl_->executor->time_steps(times);
 }
 
 std::span<const int32_t> Engine::tokens(SessionId session) const {

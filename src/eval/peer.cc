@@ -53,7 +53,9 @@ Result<Peer> Peer::create(std::shared_ptr<model::Model> model, const PeerOptions
   const int threads = options.threads > 0 ? options.threads : processor_count();
 
   llama_context_params params = llama_context_default_params();
-  params.n_ctx = static_cast<uint32_t>(options.context_tokens);
+  params.n_ctx = static_cast<uint32_t>(options.context_tokens) * static_cast<uint32_t>(options.sequences);
+  params.n_seq_max = static_cast<uint32_t>(options.sequences);
+  params.kv_unified = false;
   params.n_batch = static_cast<uint32_t>(options.batch_tokens);
   params.n_ubatch = static_cast<uint32_t>(options.micro_batch_tokens);
   params.n_threads = threads;
@@ -103,14 +105,44 @@ Status Peer::feed(std::span<const int32_t> tokens, bool all_logits) {
   return {};
 }
 
+void Peer::copy_first() {
+  for (int s = 1; s < impl_->options.sequences; ++s) {
+    llama_memory_seq_cp(llama_get_memory(impl_->context.get()), 0, s, -1, -1);
+  }
+}
+
+Status Peer::feed_each(int32_t token) {
+  Impl& p = *impl_;
+  const int n = p.options.sequences;
+  llama_batch batch = llama_batch_init(n, 0, 1);
+  for (int i = 0; i < n; ++i) {
+    batch.token[i] = token;
+    batch.pos[i] = p.length;
+    batch.n_seq_id[i] = 1;
+    batch.seq_id[i][0] = i;
+    batch.logits[i] = true;
+  }
+  batch.n_tokens = n;
+  const int rc = llama_decode(p.context.get(), batch);
+  llama_batch_free(batch);
+  if (rc != 0) return internal_error("llama_decode returned " + std::to_string(rc));
+  ++p.length;
+  p.all_logits = true;
+  p.last_rows = n;
+  llama_synchronize(p.context.get());
+  return {};
+}
+
 std::span<const float> Peer::logits(int index) const {
   const int row = impl_->all_logits ? index : impl_->last_rows - 1;
   return {llama_get_logits_ith(impl_->context.get(), row), impl_->vocabulary};
 }
 
 Status Peer::truncate(int tokens) {
-  if (!llama_memory_seq_rm(llama_get_memory(impl_->context.get()), 0, tokens, -1)) {
-    return unsupported("libllama cannot forget tokens from " + std::to_string(tokens) + " on in this model's cache");
+  for (int s = 0; s < impl_->options.sequences; ++s) {
+    if (!llama_memory_seq_rm(llama_get_memory(impl_->context.get()), s, tokens, -1)) {
+      return unsupported("libllama cannot forget tokens from " + std::to_string(tokens) + " on in this model's cache");
+    }
   }
   impl_->length = std::min(impl_->length, tokens);
   return {};

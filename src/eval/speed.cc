@@ -6,96 +6,14 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "eval/peer.h"
+#include "base/median.h"
+#include "eval/contender.h"
 
 namespace varve::eval {
 namespace {
 
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  const size_t n = x.size();
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 /// Idle worker threads of libllama's pool spin for a while before they sleep; the next contender must not pay for it.
 void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
-
-/// Something that reads and continues one text; each measurement starts from the same state.
-class Contender {
- public:
-  virtual ~Contender() = default;
-  virtual Status prefill(std::span<const int32_t> tokens) = 0;  ///< from empty
-  virtual Status begin() = 0;                                   ///< a copy of the prefilled state, not timed
-  virtual Status decode(int32_t token) = 0;
-  virtual Status end() = 0;
-};
-
-class OurContender final : public Contender {
- public:
-  static Result<std::unique_ptr<Contender>> create(const std::shared_ptr<model::Model>& model, const Profile& profile,
-                                                   const SpeedOptions& options) {
-    EngineOptions engine_options;
-    engine_options.profile = profile;
-    engine_options.threads = options.threads;
-    engine_options.kernel = options.kernel;
-    auto engine = Engine::create(model, engine_options);
-    if (!engine.ok()) return engine.status();
-    return std::unique_ptr<Contender>(new OurContender(std::move(*engine)));
-  }
-
-  Status prefill(std::span<const int32_t> tokens) override {
-    engine_->finish(base_);
-    const auto id = engine_->start();
-    if (!id.ok()) return id.status();
-    base_ = *id;
-    if (tokens.empty()) return {};
-    return engine_->feed(base_, tokens, Logits::kLast, logits_);
-  }
-  Status begin() override {
-    const auto id = engine_->fork(base_);
-    if (!id.ok()) return id.status();
-    turn_ = *id;
-    return {};
-  }
-  Status decode(int32_t token) override {
-    const Feed feed{turn_, {&token, 1}, Logits::kLast};
-    return engine_->step({&feed, 1}, logits_);
-  }
-  Status end() override {
-    engine_->finish(turn_);
-    return {};
-  }
-
- private:
-  explicit OurContender(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
-  std::unique_ptr<Engine> engine_;
-  SessionId base_ = 0, turn_ = 0;
-  std::vector<float> logits_;
-};
-
-class PeerContender final : public Contender {
- public:
-  static Result<std::unique_ptr<Contender>> create(const std::shared_ptr<model::Model>& model, bool flash,
-                                                   int context_tokens, int threads) {
-    auto peer = Peer::create(model, {.context_tokens = context_tokens, .threads = threads, .flash_attention = flash});
-    if (!peer.ok()) return peer.status();
-    return std::unique_ptr<Contender>(new PeerContender(std::move(*peer)));
-  }
-
-  Status prefill(std::span<const int32_t> tokens) override {
-    if (Status s = peer_.truncate(0); !s.ok()) return s;
-    base_ = static_cast<int>(tokens.size());
-    return tokens.empty() ? Status{} : peer_.feed(tokens);
-  }
-  Status begin() override { return {}; }
-  Status decode(int32_t token) override { return peer_.feed({&token, 1}); }
-  Status end() override { return peer_.truncate(base_); }
-
- private:
-  explicit PeerContender(Peer peer) : peer_(std::move(peer)) {}
-  Peer peer_;
-  int base_ = 0;
-};
 
 struct Entry {
   std::string name;
@@ -190,9 +108,12 @@ Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>&
     entry.contender = std::move(*made);
     return {};
   };
-  if (Status s = make(dense, OurContender::create(model, *dense_profile, options)); !s.ok()) return s;
-  if (Status s = make(off, PeerContender::create(model, false, peer_context, options.threads)); !s.ok()) return s;
-  if (Status s = make(on, PeerContender::create(model, true, peer_context, options.threads)); !s.ok()) return s;
+  const auto peer = [&](bool flash) {
+    return PeerOptions{.context_tokens = peer_context, .threads = options.threads, .flash_attention = flash};
+  };
+  if (Status s = make(dense, our_contender(model, {*dense_profile, options.threads, options.kernel})); !s.ok()) return s;
+  if (Status s = make(off, peer_contender(model, peer(false))); !s.ok()) return s;
+  if (Status s = make(on, peer_contender(model, peer(true))); !s.ok()) return s;
 
   Runner runner(text, options);
   std::vector<BenchRow> rows;
@@ -210,7 +131,7 @@ Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>&
   on.contender.reset();
 
   if (with_profile) {
-    if (Status s = make(compressed, OurContender::create(model, options.profile, options)); !s.ok()) return s;
+    if (Status s = make(compressed, our_contender(model, {options.profile, options.threads, options.kernel})); !s.ok()) return s;
     for (Entry* e : {&dense, &compressed}) {
       if (Status s = runner.fill(*e, profile_depth); !s.ok()) return s;
     }

@@ -21,6 +21,7 @@ struct BenchRow {
   std::map<std::string, double> peers;
   double ratio = 0;  ///< ours against the best peer
   std::optional<double> target;  ///< least ratio wanted
+  std::map<std::string, double> details;  ///< figures beside the ratio
   bool met() const { return !target || ratio >= *target; }
 };
 

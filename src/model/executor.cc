@@ -9,11 +9,14 @@
 #include <cstring>
 #include <list>
 
+#include "base/clock.h"
+#include "base/lap.h"
 #include "model/arch/architecture.h"
 #include "model/arch/blocks.h"
 #include "model/barrier_annotation.h"
 #include "model/ggml_guard.h"
 #include "model/hparams.h"
+#include "model/step_timer.h"
 #include "model/weights.h"
 
 namespace varve::model {
@@ -45,6 +48,10 @@ struct StepGraph {
   ggml_cgraph* graph = nullptr;
   std::vector<AttentionNode> nodes;
   ggml_tensor *tokens = nullptr, *positions = nullptr, *wanted_rows = nullptr, *logits = nullptr;
+  // The same nodes with stamps between them, made when steps are timed.
+  Context timed_context;
+  ggml_cgraph* timed = nullptr;
+  std::list<StepTimer::Stamp> stamps;
 };
 
 std::string rows_and_outputs(int rows, int outputs) {
@@ -67,11 +74,15 @@ struct Executor::Impl {
   Context parallel_context;
   ggml_cgraph* parallel_graph = nullptr;
   std::vector<float> parallel_result;
+  StepTimes* times = nullptr;
+  std::unique_ptr<StepTimer> timer;  ///< with times
 
   StepGraph build(int rows, int outputs);
   Status reserve(int rows, int outputs);
   Result<StepGraph*> find(int rows, int outputs);
   void build_parallel();
+  void build_timed(StepGraph& g);
+  void run_parallel(int thread, int threads);
   Status check(const StepInput& input, size_t logits) const;
 };
 
@@ -123,6 +134,12 @@ Result<StepGraph*> Executor::Impl::find(int rows, int outputs) {
   return &graphs.front();
 }
 
+void Executor::Impl::run_parallel(int thread, int threads) {
+  const double start = timer != nullptr ? now_s() : 0;
+  (*parallel_fn)(thread, threads);
+  if (timer != nullptr) timer->add_converting(thread, now_s() - start);
+}
+
 void Executor::Impl::build_parallel() {
   parallel_context = new_context(4);
   parallel_graph = ggml_new_graph_custom(parallel_context.get(), 4, false);
@@ -131,12 +148,21 @@ void Executor::Impl::build_parallel() {
       parallel_context.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0,
       [](ggml_tensor*, int thread, int threads, void* self) {
         ordered_after(self);
-        (*static_cast<Impl*>(self)->parallel_fn)(thread, threads);
+        static_cast<Impl*>(self)->run_parallel(thread, threads);
         ordered_before(self);
       },
       GGML_N_TASKS_MAX, this);
   node->data = parallel_result.data();
   ggml_build_forward_expand(parallel_graph, node);
+}
+
+void Executor::Impl::build_timed(StepGraph& g) {
+  const size_t most_nodes = StepTimer::max_nodes(static_cast<size_t>(ggml_graph_n_nodes(g.graph)));
+  // Hashing wants room for leafs as well.
+  const size_t room = most_nodes + static_cast<size_t>(ggml_graph_size(g.graph));
+  g.timed_context = new_context(room);
+  g.timed = ggml_new_graph_custom(g.timed_context.get(), room, false);
+  timer->copy_with_stamps(g.timed_context.get(), g.graph, g.timed, &g.stamps);
 }
 
 Status Executor::Impl::check(const StepInput& input, size_t logits) const {
@@ -212,12 +238,14 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Model> model,
 Status Executor::run(const StepInput& input, attention::LayerAttention& attention, std::span<float> logits) {
   Impl& impl = *impl_;
   if (Status s = impl.check(input, logits.size()); !s.ok()) return s;
+  Lap lap(impl.times);
   StepGraph* g = nullptr;
   const Status prepared = guarded("step graph", [&] {
     Result<StepGraph*> found =
         impl.find(static_cast<int>(input.tokens.size()), static_cast<int>(input.output_rows.size()));
     if (!found.ok()) return found.status();
     g = *found;
+    if (impl.timer != nullptr && g->timed == nullptr) impl.build_timed(*g);
     return Status();
   });
   if (!prepared.ok()) return prepared;
@@ -227,16 +255,25 @@ Status Executor::run(const StepInput& input, attention::LayerAttention& attentio
   if (g->wanted_rows != nullptr) {
     std::memcpy(g->wanted_rows->data, input.output_rows.data(), input.output_rows.size_bytes());
   }
-  impl.attention = &attention;
-  ordered_before(&attention);
-  const ggml_status status = ggml_backend_graph_compute(impl.backend.get(), g->graph);
-  ordered_after(&attention);
+  lap(&StepTimes::prepare_s);
+  impl.attention = impl.timer != nullptr ? impl.timer.get() : &attention;
+  if (impl.timer != nullptr) impl.timer->begin(attention);
+  ordered_before(impl.attention);
+  const ggml_status status =
+      ggml_backend_graph_compute(impl.backend.get(), impl.timer != nullptr ? g->timed : g->graph);
+  ordered_after(impl.attention);
   impl.attention = nullptr;
+  if (impl.timer != nullptr) {
+    impl.timer->end();
+    impl.timer->collect();
+    lap.skip();
+  }
   if (status == GGML_STATUS_ALLOC_FAILED) {
     return resource_exhausted("no work memory for a step of " + rows_and_outputs(g->rows, g->outputs));
   }
   if (status != GGML_STATUS_SUCCESS) return internal_error(std::string("step: ") + ggml_status_to_string(status));
   if (g->logits != nullptr) std::memcpy(logits.data(), g->logits->data, logits.size_bytes());
+  lap(&StepTimes::output_s);
   return Status();
 }
 
@@ -246,6 +283,12 @@ void Executor::parallel(const std::function<void(int, int)>& fn) {
   ggml_backend_graph_compute(impl_->backend.get(), impl_->parallel_graph);
   ordered_after(impl_.get());
   impl_->parallel_fn = nullptr;
+}
+
+void Executor::time_steps(StepTimes* times) {
+  impl_->graphs.clear();  // stamps know the timer
+  impl_->times = times;
+  impl_->timer = times != nullptr ? std::make_unique<StepTimer>(impl_->options.threads, times) : nullptr;
 }
 
 int Executor::threads() const { return impl_->options.threads; }

@@ -9,6 +9,7 @@
 #include "attention/layer_attention.h"
 #include "model/model.h"
 #include "varve/status.h"
+#include "varve/step_times.h"
 
 namespace varve::model {
 
@@ -35,6 +36,10 @@ class Executor {
 
   /// Runs fn(thread, threads) on every thread of the pool and waits. fn must not throw.
   void parallel(const std::function<void(int, int)>& fn);
+
+  /// Until told otherwise (null), run() and parallel() add to *times what they know of a step: prepare_s to output_s and
+  /// the threads. Steps then run a graph of their own, with stamps between its nodes. *times outlives that.
+  void time_steps(StepTimes* times);
 
   int threads() const;
   size_t compute_bytes() const;  ///< activation buffers

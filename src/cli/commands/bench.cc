@@ -11,11 +11,14 @@
 #include "cli/model_options.h"
 #include "cli/paths.h"
 #include "cli/run_report.h"
+#include "cli/step_profile_report.h"
 #include "cli/terminal.h"
+#include "eval/cpu/cpu_bench.h"
 #include "eval/kl.h"
 #include "eval/lifecycle.h"
 #include "eval/parity.h"
 #include "eval/speed.h"
+#include "eval/step_profile.h"
 #include "kernels/cpu/kernels.h"
 #include "model/text.h"
 
@@ -32,6 +35,7 @@ struct BenchOptions {
   int decode_tokens = 24;
   int kl_chunk = 128;
   bool json = false;
+  bool quick = false, growth = false;
 };
 
 /// What a long bench is doing, on a terminal.
@@ -199,6 +203,83 @@ Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOp
   return {};
 }
 
+Status bench_profile(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  const auto depth = parse_tokens(options.profile_depth);
+  if (!depth.ok()) return depth.status();
+  eval::StepProfileOptions steps;
+  steps.profile = *profile;
+  steps.threads = options.model.threads;
+  steps.kernel = options.model.kernel;
+  steps.depth_tokens = *depth;
+  steps.decode_tokens = options.decode_tokens;
+  steps.rounds = options.rounds;
+  steps.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
+    show(what, done, total);
+    return !interrupted();
+  };
+  const auto text = read_bench_text(*model, options, *depth + options.decode_tokens);
+  if (!text.ok()) return text.status();
+  const auto report = eval::profile_steps(model, *text, steps);
+  if (!report.ok()) return report.status();
+  if (options.json) {
+    std::cout << step_profile_json(*report).dump(2) << "\n";
+  } else {
+    print_step_profile(std::cout, *report);
+  }
+  return {};
+}
+
+/// Attention alone and the model end to end, or with --growth the model at growing contexts.
+Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  auto cpu = options.quick ? eval::CpuBenchOptions::quick(model->info()) : eval::CpuBenchOptions::full(model->info());
+  cpu.profile = *profile;
+  cpu.threads = options.model.threads;
+  cpu.kernel = options.model.kernel;
+  if (!options.quick) {
+    cpu.rounds = options.rounds;
+    cpu.decode_tokens = options.decode_tokens;
+  }
+  if (options.growth) {
+    cpu.shapes.clear();
+    cpu.depths.clear();
+    cpu.kl_tokens = 0;
+  } else {
+    cpu.growth.clear();
+  }
+  cpu.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
+    show(what, done, total);
+    return !interrupted();
+  };
+  const auto text = read_bench_text(*model, options, cpu.text_tokens());
+  if (!text.ok()) return text.status();
+  const auto seconds = eval::estimate_cpu_bench_s(model, cpu);
+  if (!seconds.ok()) return seconds.status();
+  std::cerr << "varve bench cpu: about " << format_duration(*seconds) << " on this machine, " << cpu.rounds
+            << " rounds\n";
+
+  std::vector<eval::BenchRow> rows;
+  const auto add = [&](Result<std::vector<eval::BenchRow>> measured) {
+    if (measured.ok()) rows.insert(rows.end(), measured->begin(), measured->end());
+    return measured.status();
+  };
+  if (options.growth) {
+    if (Status s = add(eval::measure_growth(model, *text, cpu)); !s.ok()) return s;
+  } else {
+    if (Status s = add(eval::measure_attention(cpu)); !s.ok()) return s;
+    if (Status s = add(eval::measure_long_context(model, *text, cpu)); !s.ok()) return s;
+  }
+  if (options.json) {
+    std::cout << bench_json(rows).dump(2) << "\n";
+  } else {
+    print_bench(std::cout, rows);
+  }
+  return {};
+}
+
 Status bench_rows(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
   const auto depth = parse_tokens(options.depth), profile_depth = parse_tokens(options.profile_depth);
   if (!depth.ok()) return depth.status();
@@ -246,6 +327,8 @@ Status run_bench(const BenchOptions& options) {
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
   if (options.suite == "kl") return bench_kl(*model, options);
+  if (options.suite == "cpu") return bench_cpu(*model, options);
+  if (options.suite == "profile") return bench_profile(*model, options);
   if (options.suite == "lifecycle") return bench_lifecycle(*model, options);
   return bench_rows(*model, options);
 }
@@ -256,7 +339,7 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "support"}))
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "profile", "cpu", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -273,12 +356,15 @@ Action define_bench(CLI::App& app) {
                  "speed: context of the comparison with llama.cpp; lifecycle: prefix of a hit")
       ->capture_default_str();
   app.add_option("--profile-depth", options->profile_depth,
-                 "speed: context of --profile against our own dense; lifecycle: the document")
+                 "speed: context of --profile against our own dense; lifecycle: the document; profile: the "
+                 "context")
       ->capture_default_str();
-  app.add_option("--rounds", options->rounds, "speed, lifecycle: measurements of each; medians are shown")
+  app.add_flag("--quick", options->quick, "cpu: every row at sizes that mean nothing, to see that it runs");
+  app.add_flag("--growth", options->growth, "cpu: decode time against context, 1K to 32K, instead of the other rows");
+  app.add_option("--rounds", options->rounds, "speed, lifecycle, profile, cpu: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--decode-tokens", options->decode_tokens, "speed: tokens of one decode measurement")
+  app.add_option("--decode-tokens", options->decode_tokens, "speed, profile, cpu: tokens of one decode measurement")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   add_engine_options(app, options->model);
@@ -287,6 +373,8 @@ Action define_bench(CLI::App& app) {
       "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
       "  varve bench kl report.txt -m model.gguf --arms dense,int8,k4v4,minima --tokens 8K\n"
       "  varve bench lifecycle -m qwen2.5-coder-0.5b    what scores, conversions, hits and promotions cost and give\n"
+      "  varve bench cpu -m smollm2-135m                long context on this processor (docs/performance.md)\n"
+      "  varve bench profile -m smollm2-135m            where the time of a step goes\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
