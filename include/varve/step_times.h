@@ -22,7 +22,7 @@ struct StepTimes {
   double output_s = 0;                              ///< copying the logits out
   double scores_s = 0;                              ///< page mass to scores
   double settle_s = 0;                              ///< settling sessions, page headers, prefix cache
-  double convert_s = 0;                             ///< the lifecycle's part of the step: conversions and their planning
+  double convert_s = 0;  ///< the lifecycle's part of the step: conversions and their planning
 
   /// What each thread was busy with inside append_s, partial_s, merge_s and convert_s; the rest of those it waited.
   struct Thread {

@@ -10,7 +10,7 @@ template <typename Sums>
 class Lap {
  public:
   explicit Lap(Sums* sums) : sums_(sums), last_(sums != nullptr ? now_s() : 0) {}
-  void operator()(double Sums::* part) {
+  void operator()(double Sums::*part) {
     if (sums_ == nullptr) return;
     const double now = now_s();
     sums_->*part += now - last_;

@@ -104,6 +104,7 @@ Result<SequenceId> Cache::start() { return state_->start(); }
 Result<SequenceId> Cache::fork(SequenceId sequence) { return state_->fork(sequence); }
 Result<SequenceId> Cache::start(const PrefixPages& prefix) { return state_->start(prefix, "start from a prefix"); }
 Result<SequenceId> Cache::fork(SequenceId sequence, int tokens) { return state_->fork(sequence, tokens); }
+size_t Cache::fork_shortfall(SequenceId sequence) const { return state_->fork_shortfall(sequence); }
 size_t Cache::shortfall() const { return state_->shortfall(); }
 void Cache::finish(SequenceId sequence) { state_->finish(sequence); }
 Status Cache::reserve(SequenceId sequence, int tokens) { return state_->reserve(sequence, tokens); }

@@ -183,6 +183,8 @@ class Cache {
   Result<SequenceId> fork(SequenceId sequence, int tokens);
   /// Bytes the budget lacks for the strips of a new sequence; 0 when start() would succeed.
   size_t shortfall() const;
+  /// Bytes the budget lacks for fork(sequence); 0 when it would succeed.
+  size_t fork_shortfall(SequenceId sequence) const;
   /// Drops every reference of the sequence. Idempotent: an unknown or finished id is ignored.
   void finish(SequenceId sequence);
 

@@ -57,15 +57,25 @@ Result<SequenceId> CacheState::start() {
   return id;
 }
 
-Result<SequenceId> CacheState::fork(SequenceId id) {
-  const Sequence* parent = find(id);
-  if (parent == nullptr) return unknown_sequence("fork", id);
+Demand CacheState::fork_demand(const Sequence& parent) const {
   Demand demand;
   for (size_t c = 0; c < config_.classes.size(); ++c) {
-    const bool partial = parent->length % cls(c).page_tokens != 0;
+    const bool partial = parent.length % cls(c).page_tokens != 0;
     demand.slots.emplace_back(pool(c, Tier::kRecent), partial ? 1 : 0);
     if (strips(c) != nullptr) demand.slots.emplace_back(strips(c), 1);
   }
+  return demand;
+}
+
+size_t CacheState::fork_shortfall(SequenceId id) const {
+  const Sequence* parent = find(id);
+  return parent == nullptr ? 0 : missing_bytes(fork_demand(*parent), headroom_);
+}
+
+Result<SequenceId> CacheState::fork(SequenceId id) {
+  const Sequence* parent = find(id);
+  if (parent == nullptr) return unknown_sequence("fork", id);
+  const Demand demand = fork_demand(*parent);
   const std::string what =
       "fork of sequence " + std::to_string(id) + " (" + std::to_string(parent->length) + " tokens)";
   if (Status status = make_room(demand, headroom_, what); !status.ok()) return status;

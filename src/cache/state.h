@@ -44,6 +44,7 @@ class CacheState {
   Status settle(SequenceId id, int tokens);
   Status truncate(SequenceId id, int tokens);
   size_t shortfall(SequenceId id, int tokens) const;
+  size_t fork_shortfall(SequenceId id) const;
   size_t shortfall() const { return missing_bytes(strip_demand(), headroom_); }
 
   uint64_t guard(std::span<const SequenceId> ids);
@@ -84,6 +85,7 @@ class CacheState {
   Status validate(const PrefixPages& prefix, const std::string& what) const;
   Demand strip_demand() const;
   Demand reserve_demand(const Sequence& sequence, int tokens) const;
+  Demand fork_demand(const Sequence& parent) const;
   /// Bytes that growth for the demand would lack, keeping `headroom` free; 0: it fits.
   size_t missing_bytes(const Demand& demand, size_t headroom) const;
   /// Grows every pool for the demand, or none. `what` begins the message of a failure.

@@ -102,9 +102,9 @@ void print_phase(std::ostream& out, const std::string& title, const eval::PhaseP
 }  // namespace
 
 nlohmann::ordered_json step_profile_json(const eval::StepProfileReport& report) {
-  return {{"kernel", report.kernel},         {"threads", report.threads},
-          {"depth", report.depth_tokens},    {"chunk", report.chunk_tokens},
-          {"decode", phase_json(report.decode)}, {"prefill", phase_json(report.prefill)}};
+  return {
+      {"kernel", report.kernel},      {"threads", report.threads},           {"depth", report.depth_tokens},
+      {"chunk", report.chunk_tokens}, {"decode", phase_json(report.decode)}, {"prefill", phase_json(report.prefill)}};
 }
 
 void print_step_profile(std::ostream& out, const eval::StepProfileReport& report) {

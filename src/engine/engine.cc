@@ -174,6 +174,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
 }
 
 Result<SessionId> Engine::start() {
+  if (const size_t lacking = impl_->cache->shortfall(); lacking != 0) impl_->relieve(lacking);
   const auto id = impl_->cache->start();
   if (!id.ok()) return id.status();
   impl_->sessions[*id];
@@ -246,7 +247,7 @@ Result<SessionId> Engine::fork(SessionId session) {
   const auto it = impl_->sessions.find(session);
   if (it == impl_->sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
   impl_->lifecycle->flush(int64_t(impl_->steps), session);
-  if (const size_t lacking = impl_->cache->shortfall(); lacking != 0) impl_->relieve(lacking);
+  if (const size_t lacking = impl_->cache->fork_shortfall(session); lacking != 0) impl_->relieve(lacking);
   const auto id = impl_->cache->fork(session);
   if (!id.ok()) return id.status();
   Session copy = it->second;

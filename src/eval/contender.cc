@@ -66,9 +66,7 @@ class PeerContender final : public Contender {
     return peer_.feed(tokens);
   }
   Status begin() override { return {}; }
-  Status decode(int32_t token) override {
-    return sequences_ > 1 ? peer_.feed_each(token) : peer_.feed({&token, 1});
-  }
+  Status decode(int32_t token) override { return sequences_ > 1 ? peer_.feed_each(token) : peer_.feed({&token, 1}); }
   Status end() override { return peer_.truncate(base_); }
 
  private:

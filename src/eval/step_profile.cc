@@ -66,10 +66,10 @@ class Profiler {
   static void add(const PhaseProfile& from, PhaseProfile* to) {
     StepTimes& sum = to->times;
     sum.steps += from.times.steps;
-    for (const auto part : {&StepTimes::wall_s, &StepTimes::reserve_s, &StepTimes::plan_s, &StepTimes::prepare_s,
-                            &StepTimes::start_s, &StepTimes::weights_s, &StepTimes::append_s, &StepTimes::partial_s,
-                            &StepTimes::merge_s, &StepTimes::other_s, &StepTimes::output_s, &StepTimes::scores_s,
-                            &StepTimes::settle_s, &StepTimes::convert_s}) {
+    for (const auto part :
+         {&StepTimes::wall_s, &StepTimes::reserve_s, &StepTimes::plan_s, &StepTimes::prepare_s, &StepTimes::start_s,
+          &StepTimes::weights_s, &StepTimes::append_s, &StepTimes::partial_s, &StepTimes::merge_s, &StepTimes::other_s,
+          &StepTimes::output_s, &StepTimes::scores_s, &StepTimes::settle_s, &StepTimes::convert_s}) {
       sum.*part += from.times.*part;
     }
     sum.threads.resize(from.times.threads.size());
@@ -123,12 +123,13 @@ Result<StepProfileReport> profile_steps(const std::shared_ptr<model::Model>& mod
     return s;
   }
   std::vector<float> logits;
-  if (Status s = (*engine)->feed(*session, text.subspan(size_t(before), size_t(report.chunk_tokens)), Logits::kNone, logits);
+  if (Status s =
+          (*engine)->feed(*session, text.subspan(size_t(before), size_t(report.chunk_tokens)), Logits::kNone, logits);
       !s.ok()) {
     return s;
   }
-  if (Status s = profiler.measure("decode steps", *session, options.depth_tokens, 1, options.decode_tokens,
-                                  &report.decode);
+  if (Status s =
+          profiler.measure("decode steps", *session, options.depth_tokens, 1, options.decode_tokens, &report.decode);
       !s.ok()) {
     return s;
   }

@@ -19,7 +19,7 @@ class StepTimer final : public attention::LayerAttention {
   /// A node that ends a part of the graph.
   struct Stamp {
     StepTimer* timer;
-    double StepTimes::* part;
+    double StepTimes::*part;
     float data;  ///< of the node
   };
 
@@ -40,7 +40,7 @@ class StepTimer final : public attention::LayerAttention {
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
   void merge(int layer, float* out, int thread, int threads) override;
-  void stamp(double StepTimes::* part);
+  void stamp(double StepTimes::*part);
 
   /// Moves what the threads counted to the sums.
   void collect();

@@ -211,5 +211,29 @@ TEST_F(PrefixTest, OnlyTheSamePrefixAtTheSamePlaceIsFound) {
   EXPECT_EQ(open(*e, prompt).cached_tokens, 0);
 }
 
+TEST_F(PrefixTest, CachedPagesMakeRoomForStartsAndForks) {
+  EngineOptions o = TinyEngine::options(TinyEngine::small_minima());
+  o.kv_budget_bytes = size_t{1} << 20;
+  o.prefix_cache_bytes = size_t{1} << 20;
+  for (const bool forks : {false, true}) {
+    SCOPED_TRACE(forks);
+    const auto e = TinyEngine::make(model(), o);
+    const SessionId parent = e->start().value();
+    TinyEngine::feed(*e, parent, TinyEngine::tokens(*e, 30, 1));
+    for (uint32_t i = 0; i < 12; ++i) {
+      const Tokens prompt = TinyEngine::tokens(*e, 600, 10 + i);
+      const Opened opened = open(*e, prompt);
+      rest(*e, opened, prompt);
+      e->finish(opened.session);
+    }
+    ASSERT_GT(e->stats().kv.cached_bytes, size_t{1} << 18);
+    for (int i = 0; i < 3; ++i) {
+      const auto session = forks ? e->fork(parent) : e->start();
+      EXPECT_TRUE(session.ok()) << session.status().message();
+    }
+    EXPECT_TRUE(e->check().ok()) << e->check().message();
+  }
+}
+
 }  // namespace
 }  // namespace varve

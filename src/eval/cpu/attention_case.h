@@ -47,7 +47,8 @@ class AttentionContender {
   virtual std::vector<std::span<const uint8_t>> regions() const = 0;
 };
 
-/// format: a page format ("k4v3"), with centre ".post" or ".rotary" behind it. As many layers as fill `bytes`, at least one.
+/// format: a page format ("k4v3"), with centre ".post" or ".rotary" behind it. As many layers as fill `bytes`, at least
+/// one.
 Result<std::unique_ptr<AttentionContender>> our_attention(Runner& runner, const AttentionData& data,
                                                           const std::string& format, const kernels::Kernels& kernels,
                                                           size_t bytes);

@@ -37,15 +37,15 @@ class AttentionRows {
     const size_t bytes = resident ? 0 : options_.rotate_bytes;
     std::map<std::string, Measured> ours, peers;
     for (const char* format : kOurFormats) {
-      if (Status s = measure(format, our_attention(runner_, data, format, kernels_, bytes), data, resident,
-                             &ours[format]);
+      if (Status s =
+              measure(format, our_attention(runner_, data, format, kernels_, bytes), data, resident, &ours[format]);
           !s.ok()) {
         return s;
       }
     }
     for (const PeerFormat& p : kPeerFormats) {
-      if (Status s = measure(p.name, peer_attention(runner_, data, p.type, p.flash, bytes), data, resident,
-                             &peers[p.name]);
+      if (Status s =
+              measure(p.name, peer_attention(runner_, data, p.type, p.flash, bytes), data, resident, &peers[p.name]);
           !s.ok()) {
         return s;
       }
@@ -127,7 +127,8 @@ class AttentionRows {
     out->bandwidth = *bandwidth;
     const int total = static_cast<int>(std::size(kOurFormats) + std::size(kPeerFormats));
     done_ = done_ % total + 1;
-    if (options_.progress && !options_.progress("attention " + data.shape.name() + (resident ? ", one cache" : ""), done_, total)) {
+    if (options_.progress &&
+        !options_.progress("attention " + data.shape.name() + (resident ? ", one cache" : ""), done_, total)) {
       return {StatusCode::kCancelled, std::string("stopped at ") + name};
     }
     return {};

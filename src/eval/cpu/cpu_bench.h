@@ -47,7 +47,7 @@ Result<std::vector<BenchRow>> measure_attention(const CpuBenchOptions& options);
 Result<std::vector<BenchRow>> measure_long_context(const std::shared_ptr<model::Model>& model,
                                                    std::span<const int32_t> text, const CpuBenchOptions& options);
 /// Decode time against context, and its slope.
-Result<std::vector<BenchRow>> measure_growth(const std::shared_ptr<model::Model>& model,
-                                             std::span<const int32_t> text, const CpuBenchOptions& options);
+Result<std::vector<BenchRow>> measure_growth(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
+                                             const CpuBenchOptions& options);
 
 }  // namespace varve::eval

@@ -73,7 +73,10 @@ class LongContext {
       Entry e;
       if (Status s = make_peer(i, options_.screen_tokens, 1, &e); !s.ok()) return s;
       if (Status s = fill(e, options_.screen_tokens); !s.ok()) return s;
-      if (Status s = decode({&e}, options_.screen_tokens, std::min(2, options_.rounds), std::min(8, options_.decode_tokens)); !s.ok()) return s;
+      if (Status s =
+              decode({&e}, options_.screen_tokens, std::min(2, options_.rounds), std::min(8, options_.decode_tokens));
+          !s.ok())
+        return s;
       scores.push_back({i, median(e.step_s), e.prefill_s});
       screened_.push_back({.suite = "screening",
                            .name = std::string(e.name) + " decode at " + std::to_string(options_.screen_tokens),
@@ -153,10 +156,10 @@ class LongContext {
     }
     if (Status s = decode(all, depth, options_.rounds, options_.decode_tokens); !s.ok()) return s;
     const Targets target = targets_of(model_->info().architecture, depth, options_.targets);
-    rows.push_back(rate_row("sessions together",
-                            compressed.name + ", " + std::to_string(options_.sessions) + " sessions at depth " +
-                                std::to_string(depth),
-                            compressed, {all.begin() + 1, all.end()}, options_.sessions, target.sessions));
+    rows.push_back(rate_row(
+        "sessions together",
+        compressed.name + ", " + std::to_string(options_.sessions) + " sessions at depth " + std::to_string(depth),
+        compressed, {all.begin() + 1, all.end()}, options_.sessions, target.sessions));
     return {};
   }
 
@@ -171,15 +174,16 @@ class LongContext {
     if (!result.ok()) return result.status();
     for (const KlArm& arm : result->arms) {
       if (arm.profile.name != options_.profile.name) continue;
-      rows.push_back({.suite = "quality",
-                      .name = "KL(dense || " + arm.profile.name + ") over " + std::to_string(options_.kl_tokens) + " tokens",
-                      .unit = "nats",
-                      .higher_is_better = false,
-                      .ours = arm.summary.mean,
-                      .details = {{"p99", arm.summary.p99},
-                                  {"same top", arm.summary.same_top},
-                                  {"perplexity ratio", arm.summary.ppl_ratio},
-                                  {"bytes ratio", arm.stats.kv.ratio()}}});
+      rows.push_back(
+          {.suite = "quality",
+           .name = "KL(dense || " + arm.profile.name + ") over " + std::to_string(options_.kl_tokens) + " tokens",
+           .unit = "nats",
+           .higher_is_better = false,
+           .ours = arm.summary.mean,
+           .details = {{"p99", arm.summary.p99},
+                       {"same top", arm.summary.same_top},
+                       {"perplexity ratio", arm.summary.ppl_ratio},
+                       {"bytes ratio", arm.stats.kv.ratio()}}});
     }
     return {};
   }
@@ -203,8 +207,12 @@ class LongContext {
       for (size_t i = 0; i < all.size(); ++i) ms[i].push_back(median(all[i]->step_s) * 1e3);
     }
     const auto row = [&](std::string name, const char* unit, size_t ours, auto value, std::optional<double> target) {
-      BenchRow r{.suite = "growth", .name = std::move(name), .unit = unit, .higher_is_better = false,
-                 .ours = value(ours), .target = target};
+      BenchRow r{.suite = "growth",
+                 .name = std::move(name),
+                 .unit = unit,
+                 .higher_is_better = false,
+                 .ours = value(ours),
+                 .target = target};
       double best = std::numeric_limits<double>::infinity();
       for (size_t i = 2; i < all.size(); ++i) best = std::min(best, r.peers[all[i]->name] = value(i));
       r.ratio = best / r.ours;
@@ -212,10 +220,12 @@ class LongContext {
     };
     for (size_t ours = 0; ours < 2; ++ours) {
       for (size_t c = 0; c < contexts.size(); ++c) {
-        row(all[ours]->name + " decode step at " + std::to_string(contexts[c]), "ms", ours,
+        row(
+            all[ours]->name + " decode step at " + std::to_string(contexts[c]), "ms", ours,
             [&](size_t i) { return ms[i][c]; }, std::nullopt);
       }
-      row(all[ours]->name + " decode time per token of context", "us", ours,
+      row(
+          all[ours]->name + " decode time per token of context", "us", ours,
           [&](size_t i) { return slope(contexts, ms[i]) * 1e3; },
           ours == 0 && options_.targets ? std::optional(6.0) : std::nullopt);
     }
@@ -305,7 +315,10 @@ class LongContext {
 
   static BenchRow rate_row(const char* suite, std::string name, const Entry& ours,
                            const std::vector<const Entry*>& peers, int sequences, std::optional<double> target) {
-    BenchRow r{.suite = suite, .name = std::move(name), .unit = "tok/s", .ours = sequences / median(ours.step_s),
+    BenchRow r{.suite = suite,
+               .name = std::move(name),
+               .unit = "tok/s",
+               .ours = sequences / median(ours.step_s),
                .target = target};
     double best = 0;
     for (const Entry* p : peers) best = std::max(best, r.peers[p->name] = sequences / median(p->step_s));
@@ -427,8 +440,8 @@ Result<std::vector<BenchRow>> measure_long_context(const std::shared_ptr<model::
   return std::move(bench.rows);
 }
 
-Result<std::vector<BenchRow>> measure_growth(const std::shared_ptr<model::Model>& model,
-                                             std::span<const int32_t> text, const CpuBenchOptions& options) {
+Result<std::vector<BenchRow>> measure_growth(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
+                                             const CpuBenchOptions& options) {
   if (Status s = check_text(text, options); !s.ok()) return s;
   if (options.growth.size() < 2) return invalid_argument("growth needs two contexts at least");
   LongContext bench(model, text, options);

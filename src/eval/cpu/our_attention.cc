@@ -156,9 +156,10 @@ class OurAttention final : public AttentionContender {
     nodes_.reserve(static_cast<size_t>(layers_));
     for (int l = 0; l < layers_; ++l) {
       nodes_.push_back({this, l});
-      for (const ggml_custom_op_t fn : {&OurAttention::run_append, &OurAttention::run_partial, &OurAttention::run_merge}) {
-        ggml_tensor* node = ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0, fn, GGML_N_TASKS_MAX,
-                                           &nodes_.back());
+      for (const ggml_custom_op_t fn :
+           {&OurAttention::run_append, &OurAttention::run_partial, &OurAttention::run_merge}) {
+        ggml_tensor* node =
+            ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0, fn, GGML_N_TASKS_MAX, &nodes_.back());
         node->data = &nothing_;
         ggml_build_forward_expand(graph_, node);
       }

@@ -1,3 +1,5 @@
+#include <ggml-alloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -5,8 +7,6 @@
 
 #include "base/memory.h"
 #include "eval/cpu/attention_case.h"
-
-#include <ggml-alloc.h>
 
 namespace varve::eval {
 namespace {

@@ -23,7 +23,8 @@ uint64_t sum(std::span<const uint8_t> bytes) {
 }  // namespace
 
 GgmlContext new_graph_context(size_t nodes) {
-  return GgmlContext(ggml_init({ggml_tensor_overhead() * nodes + ggml_graph_overhead_custom(nodes, false), nullptr, true}));
+  return GgmlContext(
+      ggml_init({ggml_tensor_overhead() * nodes + ggml_graph_overhead_custom(nodes, false), nullptr, true}));
 }
 
 Result<std::unique_ptr<Runner>> Runner::create(int threads) {
@@ -42,7 +43,8 @@ Result<std::unique_ptr<Runner>> Runner::create(int threads) {
 Result<double> Runner::compute(ggml_cgraph* graph) {
   const double start = now_s();
   const ggml_status status = ggml_backend_graph_compute(backend_.get(), graph);
-  if (status != GGML_STATUS_SUCCESS) return internal_error(std::string("bench graph: ") + ggml_status_to_string(status));
+  if (status != GGML_STATUS_SUCCESS)
+    return internal_error(std::string("bench graph: ") + ggml_status_to_string(status));
   return now_s() - start;
 }
 
