@@ -75,6 +75,7 @@ void print_run(std::ostream& out, const Run& run) {
     out << format_text("of which kept for later prompts %s\n", format_bytes(kv.cached_bytes).c_str());
   if (!run.stats.promotions.empty() || run.stats.refinement_bytes != 0) {
     out << "promoted pages:";
+    if (run.stats.promotions.empty()) out << " none";
     for (const auto& [how, count] : run.stats.promotions) out << " " << count << " by " << how;
     out << format_text("; %llu tokens read again, %s kept %s\n",
                        static_cast<unsigned long long>(run.stats.recomputed_tokens),
