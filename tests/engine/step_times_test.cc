@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tiny_engine.h"
+#include "support/tiny_engine.h"
 
 namespace varve {
 namespace {
