@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "eval/lifecycle.h"
 #include "eval/parity.h"
 #include "eval/speed.h"
+#include "eval/weights.h"
 #include "kernels/cpu/kernels.h"
 #include "model/text.h"
 
@@ -167,6 +169,24 @@ Status bench_kl(const std::shared_ptr<model::Model>& model, const BenchOptions& 
   return {};
 }
 
+Status bench_weights(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  eval::WeightOptions weights;
+  weights.threads = options.model.threads;
+  weights.kernel = options.model.kernel;
+  weights.rounds = options.rounds;
+  weights.progress = Steps();
+  const auto text = read_bench_text(*model, options, *std::max_element(weights.prompts.begin(), weights.prompts.end()));
+  if (!text.ok()) return text.status();
+  const auto rows = eval::measure_weights(model, *text, weights);
+  if (!rows.ok()) return rows.status();
+  if (options.json) {
+    std::cout << bench_json(*rows).dump(2) << "\n";
+  } else {
+    print_bench(std::cout, *rows);
+  }
+  return {};
+}
+
 Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
   const auto profile = choose_profile(options.model);
   if (!profile.ok()) return profile.status();
@@ -245,6 +265,7 @@ Status run_bench(const BenchOptions& options) {
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
   if (options.suite == "kl") return bench_kl(*model, options);
+  if (options.suite == "weights") return bench_weights(*model, options);
   if (options.suite == "lifecycle") return bench_lifecycle(*model, options);
   return bench_rows(*model, options);
 }
@@ -255,7 +276,7 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "support"}))
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "weights", "lifecycle", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -283,6 +304,7 @@ Action define_bench(CLI::App& app) {
       "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
       "  varve bench kl report.txt -m model.gguf --arms dense,int8,k4v4,minima --tokens 8K\n"
       "  varve bench lifecycle -m qwen2.5-coder-0.5b    what scores, conversions, hits and promotions cost and give\n"
+      "  varve bench weights                            prompts with --weight-gemm auto beside ggml\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
