@@ -12,10 +12,12 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,9 +28,8 @@
 namespace varve::model {
 namespace {
 
-constexpr ggml_type kTypes[] = {GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,
-                                GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,
-                                GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS};
+constexpr ggml_type kTypes[] = {GGML_TYPE_F16,  GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+                                GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
 
 std::vector<float> gaussian(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
@@ -110,10 +111,8 @@ struct Contender {
   std::vector<double> seconds;
 };
 
-void measure(ggml_type type, int in, int out, int rows, int rounds, const std::vector<float>& w,
+void measure(ggml_type type, int in, int out, int rows, int rounds, std::vector<uint8_t>& weights,
              const std::vector<float>& x) {
-  std::vector<uint8_t> weights(ggml_row_size(type, in) * static_cast<size_t>(out));
-  ggml_quantize_chunk(type, w.data(), weights.data(), 0, out, in, nullptr);
   std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(out)), panel;
   const ggml_tensor tensor = [&] {
     ggml_tensor t{};
@@ -186,7 +185,9 @@ int main(int argc, char** argv) {
       return std::string(name) == ggml_type_name(type);
     });
     if (!wanted || in % ggml_blck_size(type) != 0) continue;
-    for (const int rows : {16, 32, 64, 128, 512}) measure(type, in, out, rows, rounds, w, x);
+    std::vector<uint8_t> weights(ggml_row_size(type, in) * static_cast<size_t>(out));
+    ggml_quantize_chunk(type, w.data(), weights.data(), 0, out, in, nullptr);
+    for (const int rows : {32, 64, 128, 512}) measure(type, in, out, rows, rounds, weights, x);
   }
   return 0;
 }

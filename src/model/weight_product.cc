@@ -14,19 +14,6 @@ constexpr ggml_type kFaster[] = {GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
 
 constexpr int kGroup = WeightProduct::kGroupRows;
 
-/// to[k][i] = from[i][k] for `n` rows of `depth` elements; to has rows of kPanelRows, from of kPanelDepth.
-void transpose(const float* from, int n, int depth, float* to) {
-  if (n == kGroup) {
-    for (int k = 0; k < depth; ++k) {
-      for (int i = 0; i < kGroup; ++i) to[k * WeightProduct::kPanelRows + i] = from[i * WeightProduct::kPanelDepth + k];
-    }
-    return;
-  }
-  for (int k = 0; k < depth; ++k) {
-    for (int i = 0; i < n; ++i) to[k * WeightProduct::kPanelRows + i] = from[i * WeightProduct::kPanelDepth + k];
-  }
-}
-
 }  // namespace
 
 Result<WeightGemm> parse_weight_gemm(std::string_view name) {
@@ -76,7 +63,7 @@ void WeightProduct::run(const ggml_tensor* w, const float* x, int rows, float* y
         for (int i = 0; i < n; ++i) {
           type.to_float(weights + static_cast<size_t>(o + c + i) * w->nb[1] + offset, decoded + i * kPanelDepth, depth);
         }
-        transpose(decoded, n, depth, panel + c);
+        kernels_.transpose(n, depth, decoded, kPanelDepth, panel + c, kPanelRows);
       }
       kernels_.gemm(rows, columns, depth, x + k, in, panel, kPanelRows, y + o, out, /*accumulate=*/k > 0);
     }
