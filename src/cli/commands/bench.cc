@@ -28,6 +28,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string suite = "all";
   std::string file;
+  std::vector<int> prompts;
   std::vector<std::string> arms;
   std::string tokens = "4096", depth = "4096", profile_depth = "7900";
   int rounds = 5;
@@ -174,8 +175,10 @@ Status bench_weights(const std::shared_ptr<model::Model>& model, const BenchOpti
   weights.threads = options.model.threads;
   weights.kernel = options.model.kernel;
   weights.rounds = options.rounds;
+  weights.prompts = options.prompts;
   weights.progress = Steps();
-  const auto text = read_bench_text(*model, options, *std::max_element(weights.prompts.begin(), weights.prompts.end()));
+  const int longest = std::max(weights.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
+  const auto text = read_bench_text(*model, options, longest);
   if (!text.ok()) return text.status();
   const auto rows = eval::measure_weights(model, *text, weights);
   if (!rows.ok()) return rows.status();
@@ -298,6 +301,10 @@ Action define_bench(CLI::App& app) {
   app.add_option("--decode-tokens", options->decode_tokens, "speed: tokens of one decode measurement")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  app.add_option("--prompts", options->prompts, "weights: tokens of the prompts that are read")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str("64,128,512,2048");
   add_engine_options(app, options->model);
   app.footer(
       "Examples:\n"
@@ -308,6 +315,7 @@ Action define_bench(CLI::App& app) {
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
+    if (options->prompts.empty()) options->prompts = eval::WeightOptions().prompts;
     if (options->arms.empty()) options->arms = {"dense", "int8", "minima"};
     return run_bench(*options);
   };
