@@ -1,6 +1,7 @@
 // One weight matrix times many rows on one thread: ggml's kernel (repacked where ggml repacks), ours, and OpenBLAS over
 // the same decoded panels when this was built beside it. Contenders take turns; GFLOP/s of the best round, which a
-// shared machine disturbs least; weights are decoded anew by each call. usage: micro_weights [in out [rounds [type ...]]]
+// shared machine disturbs least; weights are decoded anew by each call. usage: micro_weights [in out [rounds [type
+// ...]]]
 
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
@@ -136,7 +137,8 @@ void measure(ggml_type type, int in, int out, int rows, int rounds, std::vector<
 #endif
   // What ggml's repacking type takes is what it answers for through its buffers.
   std::unique_ptr<GgmlProduct> repacked;
-  const bool repacks = type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q2_K || type == GGML_TYPE_IQ4_NL;
+  const bool repacks =
+      type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q2_K || type == GGML_TYPE_IQ4_NL;
   if (ggml_backend_buffer_type_t t = repacking_buffers(); t != nullptr && repacks && out % 8 == 0) {
     repacked = std::make_unique<GgmlProduct>(type, in, out, rows, t, weights.data(), x.data());
     contenders.push_back({"repacked", [&] { repacked->run(); }, {}});
@@ -181,8 +183,8 @@ int main(int argc, char** argv) {
   std::printf("%d x %d, one thread, GFLOP/s\n", in, out);
   for (const ggml_type type : kTypes) {
     const bool wanted = argc <= 4 || std::any_of(argv + 4, argv + argc, [&](const char* name) {
-      return std::string(name) == ggml_type_name(type);
-    });
+                          return std::string(name) == ggml_type_name(type);
+                        });
     if (!wanted || in % ggml_blck_size(type) != 0) continue;
     std::vector<uint8_t> weights(ggml_row_size(type, in) * static_cast<size_t>(out));
     ggml_quantize_chunk(type, w.data(), weights.data(), 0, out, in, nullptr);

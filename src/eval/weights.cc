@@ -54,7 +54,8 @@ Result<std::vector<BenchRow>> measure_weights(const std::shared_ptr<model::Model
   auto ours = make_side(model, "auto", options), ggml = make_side(model, "ggml", options);
   if (!ours.ok()) return ours.status();
   if (!ggml.ok()) return ggml.status();
-  const int longest = std::max(options.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
+  const int longest =
+      std::max(options.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
   if (static_cast<int>(text.size()) < longest) {
     return invalid_argument("the text has " + std::to_string(text.size()) + " tokens; this bench reads " +
                             std::to_string(longest));
@@ -89,7 +90,8 @@ Result<std::vector<BenchRow>> measure_weights(const std::shared_ptr<model::Model
     divergences.push_back(compare_logits({ggml->logits.data() + i * vocabulary, vocabulary},
                                          {ours->logits.data() + i * vocabulary, vocabulary}, next));
   }
-  BenchRow kl{.suite = "weights", .name = "KL(ggml || auto), mean", .unit = "nats", .higher_is_better = false, .peers = {}};
+  BenchRow kl{
+      .suite = "weights", .name = "KL(ggml || auto), mean", .unit = "nats", .higher_is_better = false, .peers = {}};
   const DivergenceSummary summary = summarize(divergences);
   kl.ours = summary.mean;
   kl.peers["max"] = summary.max;

@@ -21,9 +21,9 @@ struct WeightOptions {
   std::function<void(const std::string& what, int done, int total)> progress;
 };
 
-/// Rows: prefill speed per prompt length (tok/s, medians, engines taking turns, dense profile), bytes of activations and
-/// panels, and the mean KL of every position's distribution from "ggml"'s. kInvalidArgument when the text is shorter
-/// than the longest prompt.
+/// Rows: prefill speed per prompt length (tok/s, medians, engines taking turns, dense profile), bytes of activations
+/// and panels, and the mean KL of every position's distribution from "ggml"'s. kInvalidArgument when the text is
+/// shorter than the longest prompt.
 Result<std::vector<BenchRow>> measure_weights(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
                                               const WeightOptions& options);
 
