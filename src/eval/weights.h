@@ -16,7 +16,7 @@ struct WeightOptions {
   int threads = 0;
   std::string kernel;
   std::vector<int> prompts = {64, 128, 512, 2048};  ///< tokens, fed from empty; each within the model's context
-  int compared_tokens = 512;                        ///< of the KL rows
+  int compared_tokens = 128;                        ///< of the KL rows
   int rounds = 5;
   std::function<void(const std::string& what, int done, int total)> progress;
 };
