@@ -52,7 +52,10 @@ struct EngineOptions {
   /// Directory of the file of scoring.restore "disk", made when scoring is on. The file has no name: it is gone with
   /// the engine. On a file system in memory (tmpfs) "disk" saves nothing.
   std::string refinement_dir = "/var/tmp";
-  std::string kernel;         ///< force a kernel table ("generic", "avx2" ...); empty: the best
+  std::string kernel;  ///< force a kernel table ("generic", "avx2" ...); empty: the best
+  /// Weight products of feeds of 64 tokens and more: "auto" decodes weights to fp32 where that is faster than ggml's
+  /// kernels, which round activations to 8 bits; "ggml" is what libllama computes.
+  std::string weight_gemm = "auto";
   bool poison_freed = false;  ///< tests: overwrite freed pages
   std::function<void(const Transition&)> on_transition;  ///< called between steps
 };

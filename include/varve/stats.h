@@ -58,6 +58,8 @@ struct EngineStats {
   std::map<std::string, uint64_t>
       fallbacks;       ///< reason -> count; empty when nothing was refused, truncated or degraded
   std::string kernel;  ///< the kernel table in use
+  int own_weight_products = 0;  ///< weight matrices that long feeds multiply in fp32 (weight_gemm "auto")
+  size_t compute_bytes = 0;     ///< activations and panels of weight products; not part of kv
 };
 
 }  // namespace varve

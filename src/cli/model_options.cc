@@ -112,6 +112,9 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
                  "most memory of pages that stay, inside that, for later sessions with the same beginning; 0 for none")
       ->capture_default_str();
   app.add_option("--kernel", options.kernel, "force a kernel table (`varve bench support` lists them)");
+  app.add_option("--weight-gemm", options.weight_gemm,
+                 "weight products of long prompts: auto, or ggml for what llama.cpp computes (parity and kl always do)")
+      ->capture_default_str();
   app.add_option("--trace", options.trace, "write every page's move between tiers to this file, one JSON object a line")
       ->type_name("FILE");
   app.add_option("--n-gpu-layers", options.gpu_layers, "(also -ngl) layers on a GPU: this build runs on the CPU, so 0")
@@ -160,6 +163,7 @@ Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>&
   engine.context_tokens = options.context_tokens;
   engine.chunk_tokens = options.chunk_tokens;
   engine.kernel = options.kernel;
+  engine.weight_gemm = options.weight_gemm;
   engine.refinement_dir = options.restore_dir;
   if (!options.trace.empty()) {
     if (Status s = trace.open(options.trace, trace_header(model->info(), profile).dump()); !s.ok()) return s;

@@ -21,6 +21,7 @@ struct ModelOptions {
   std::string cache_type_k, cache_type_v;
   std::string kv_budget;
   std::string kernel;
+  std::string weight_gemm = "auto";
   std::string trace;
   std::string scoring, restore;
   std::string restore_dir = "/var/tmp";
@@ -47,7 +48,7 @@ class TraceFile {
 /// -m, --model-dir.
 void add_model_option(CLI::App& app, ModelOptions& options);
 /// --profile, -ctk, -ctv, --scoring, --restore, --restore-dir, -c, -t, --kv-budget, --prefix-cache, --chunk, --kernel,
-/// --trace, -ngl.
+/// --weight-gemm, --trace, -ngl.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 
 /// Loads -m with a progress line. kNotFound says how to get it.

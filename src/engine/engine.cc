@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "attention/step.h"
@@ -48,6 +49,47 @@ class LayerRouter final : public attention::LayerAttention {
 };
 
 std::string count(int64_t n) { return std::to_string(n); }
+
+/// Feeds whose weight products may take the arithmetic of many rows: decided by the feed alone, so that its result does
+/// not depend on what else is in the step.
+bool is_wide(const Feed& f) { return f.tokens.size() >= size_t{model::WeightProduct::kLeastRows}; }
+
+/// Brings the feeds into the executor's order: wide ones first, of these the ones whose every row gives logits. Returns
+/// the new place of each.
+std::vector<size_t> wide_first(std::vector<Feed>& feeds) {
+  const auto rank = [](const Feed& f) { return is_wide(f) ? (f.want == Logits::kAll ? 0 : 1) : 2; };
+  std::vector<size_t> place(feeds.size());
+  std::vector<Feed> ordered;
+  for (int r = 0; r <= 2; ++r) {
+    for (size_t i = 0; i < feeds.size(); ++i) {
+      if (rank(feeds[i]) != r) continue;
+      place[i] = ordered.size();
+      ordered.push_back(feeds[i]);
+    }
+  }
+  feeds = std::move(ordered);
+  return place;
+}
+
+size_t logit_rows(const Feed& f) {
+  return f.want == Logits::kAll ? f.tokens.size() : f.want == Logits::kLast ? 1 : 0;
+}
+
+/// Brings the logits of reordered feeds (wide_first) back into the order of `feeds`.
+void restore_order(std::span<const Feed> feeds, const std::vector<size_t>& place, size_t vocabulary,
+                   std::vector<float>& logits) {
+  if (std::is_sorted(place.begin(), place.end())) return;
+  std::vector<size_t> first(place.size() + 1);  // by place: row of the feed's first logits
+  for (size_t i = 0; i < feeds.size(); ++i) first[place[i] + 1] = logit_rows(feeds[i]);
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<float> ordered;
+  ordered.reserve(logits.size());
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    const auto begin = logits.begin() + ptrdiff_t(first[place[i]] * vocabulary);
+    ordered.insert(ordered.end(), begin, begin + ptrdiff_t(logit_rows(feeds[i]) * vocabulary));
+  }
+  logits = std::move(ordered);
+}
 
 struct Session {
   std::vector<int32_t> tokens;  ///< settled
@@ -124,6 +166,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   const auto kernels = kernels::choose(options.kernel);
   if (!kernels.ok()) return kernels.status();
   e.kernels = *kernels;
+  const auto weight_gemm = model::parse_weight_gemm(options.weight_gemm);
+  if (!weight_gemm.ok()) return weight_gemm.status();
 
   if (Status s = engine::check_budget(e.plan, options.profile, e.options.kv_budget_bytes, e.options.context_tokens);
       !s.ok()) {
@@ -148,7 +192,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     return Status(cache.status().code(), "profile " + options.profile.name + ": " + cache.status().message());
   e.cache = std::move(*cache);
 
-  auto executor = model::Executor::create(e.model, {.threads = e.options.threads, .max_rows = e.options.chunk_tokens});
+  auto executor = model::Executor::create(e.model, {.threads = e.options.threads,
+                                                    .max_rows = e.options.chunk_tokens,
+                                                    .weight_gemm = *weight_gemm,
+                                                    .kernels = e.kernels});
   if (!executor.ok()) return executor.status();
   e.executor = std::move(*executor);
   for (const engine::ClassPlan& c : e.plan.classes) {
@@ -388,7 +435,12 @@ Status Engine::Impl::plan_attention(std::span<const Feed> rows, bool scored) {
 
 Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits, Lap<StepTimes>& lap) {
   std::vector<int32_t> tokens, positions, output_rows;
+  int wide_rows = 0, wide_outputs = 0;
   for (const Feed& f : rows) {
+    if (is_wide(f)) {
+      wide_rows += static_cast<int>(f.tokens.size());
+      if (f.want == Logits::kAll) wide_outputs = wide_rows;
+    }
     const int past = cache->length(f.session);
     for (size_t i = 0; i < f.tokens.size(); ++i) {
       if (f.want == Logits::kAll || (f.want == Logits::kLast && i + 1 == f.tokens.size())) {
@@ -401,7 +453,7 @@ Status Engine::Impl::run(std::span<const Feed> rows, std::vector<float>& logits,
   logits.resize(output_rows.size() * static_cast<size_t>(model->info().vocabulary));
   LayerRouter router(plan, attention);
   lap(&StepTimes::plan_s);
-  const Status status = executor->run({tokens, positions, output_rows}, router, logits);
+  const Status status = executor->run({tokens, positions, output_rows, wide_rows, wide_outputs}, router, logits);
   lap.skip();
   return status;
 }
@@ -449,6 +501,7 @@ Status Engine::Impl::step(std::span<const Feed> feeds, std::vector<float>& logit
     const std::span<const int32_t> tokens = sessions.at(slice.session).tokens;
     rows.push_back({slice.reader, tokens.subspan(size_t(slice.begin), size_t(slice.end - slice.begin)), Logits::kNone});
   }
+  const std::vector<size_t> place = wide_first(rows);
   const bool scored = std::any_of(feeds.begin(), feeds.end(), [&](const Feed& f) { return is_scored(f); });
   {
     std::vector<cache::SequenceId> ids;
@@ -462,6 +515,7 @@ Status Engine::Impl::step(std::span<const Feed> feeds, std::vector<float>& logit
     tiles_requested += reads.tiles_requested;
     tiles_read += reads.tiles_read;
   }
+  restore_order(feeds, place, size_t(model->info().vocabulary), logits);
   ++steps;
   // Hidden sequences first: settling a session may end the recomputation that it asked for.
   for (const engine::Recompute::Slice& slice : slices) {
@@ -473,7 +527,7 @@ Status Engine::Impl::step(std::span<const Feed> feeds, std::vector<float>& logit
   lap(&StepTimes::settle_s);
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (is_scored(feeds[i])) {
-      if (Status s = observe(feeds[i], i); !s.ok()) return s;
+      if (Status s = observe(feeds[i], place[i]); !s.ok()) return s;
       lap(&StepTimes::scores_s);
     }
     if (Status s = settle(feeds[i]); !s.ok()) return s;
@@ -535,6 +589,8 @@ EngineStats Engine::stats() const {
   EngineStats out;
   out.steps = e.steps;
   out.kernel = e.kernels->name;
+  out.own_weight_products = e.executor->own_products();
+  out.compute_bytes = e.executor->compute_bytes();
   out.fallbacks = e.fallbacks;
   out.scored_steps = e.scored_steps;
   out.tiles_requested = e.tiles_requested;

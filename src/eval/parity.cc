@@ -66,6 +66,7 @@ Result<Logits2d> run_ours(const std::shared_ptr<model::Model>& model, const Pari
   engine_options.threads = options.threads;
   engine_options.kernel = options.kernel;
   engine_options.chunk_tokens = chunk;
+  engine_options.weight_gemm = "ggml";  // libllama's rounding of activations, or parity would measure that
   const auto engine = Engine::create(model, engine_options);
   if (!engine.ok()) return engine.status();
   const auto session = (*engine)->start();

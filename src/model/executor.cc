@@ -24,7 +24,7 @@ namespace {
 
 /// Graphs kept, most recently used first. Serving sees a handful of batch sizes, each with one or two output counts.
 constexpr size_t kMostGraphs = 16;
-constexpr int kNodesPerLayer = 48;  // the largest block (gemma3) has 39
+constexpr int kNodesPerLayer = 64;  // the largest block (gemma3) has 39, and 14 more where rows are wide in part
 constexpr int kNodesOutsideLayers = 32;
 
 template <typename T, auto Free>
@@ -43,7 +43,7 @@ Context new_context(size_t nodes) {
 }
 
 struct StepGraph {
-  int rows = 0, outputs = 0;
+  StepSize size;
   Context context;
   ggml_cgraph* graph = nullptr;
   std::vector<AttentionNode> nodes;
@@ -54,8 +54,16 @@ struct StepGraph {
   std::list<StepTimer::Stamp> stamps;
 };
 
-std::string rows_and_outputs(int rows, int outputs) {
-  return std::to_string(rows) + " rows and " + std::to_string(outputs) + " outputs";
+std::string rows_and_outputs(const StepSize& size) {
+  return std::to_string(size.rows) + " rows and " + std::to_string(size.outputs) + " outputs";
+}
+
+int count_own_products(const Weights& weights, const WeightProduct& product) {
+  int n = product.takes(weights.output);
+  for (const LayerWeights& l : weights.layers) {
+    for (const ggml_tensor* w : {l.wq, l.wk, l.wv, l.wo, l.gate, l.up, l.down}) n += product.takes(w);
+  }
+  return n;
 }
 
 }  // namespace
@@ -64,6 +72,9 @@ struct Executor::Impl {
   std::shared_ptr<Model> model;
   Options options;
   // Destroyed bottom up: graphs before the buffer they point into, the backend before its pool.
+  std::unique_ptr<WeightProduct> product;
+  ProductNode product_node;
+  int own_products = 0;  ///< weight matrices that `product` takes
   ThreadPool pool;
   Backend backend;
   Allocator allocator;  ///< one buffer for all graphs: they never run at the same time
@@ -77,25 +88,24 @@ struct Executor::Impl {
   StepTimes* times = nullptr;
   std::unique_ptr<StepTimer> timer;  ///< with times
 
-  StepGraph build(int rows, int outputs);
-  Status reserve(int rows, int outputs);
-  Result<StepGraph*> find(int rows, int outputs);
+  StepGraph build(const StepSize& size);
+  Status reserve(const StepSize& size);
+  Result<StepGraph*> find(const StepSize& size);
   void build_parallel();
   void build_timed(StepGraph& g);
   void run_parallel(int thread, int threads);
   Status check(const StepInput& input, size_t logits) const;
 };
 
-StepGraph Executor::Impl::build(int rows, int outputs) {
+StepGraph Executor::Impl::build(const StepSize& size) {
   const HParams& h = model->hparams();
   const size_t most_nodes = static_cast<size_t>(h.layers) * kNodesPerLayer + kNodesOutsideLayers;
   StepGraph g;
-  g.rows = rows;
-  g.outputs = outputs;
+  g.size = size;
   g.context = new_context(most_nodes);
   g.graph = ggml_new_graph_custom(g.context.get(), most_nodes, false);
   for (int l = 0; l < h.layers; ++l) g.nodes.push_back({&attention, l});
-  GraphBuilder builder(g.context.get(), g.graph, h, model->weights(), rows, outputs, g.nodes.data());
+  GraphBuilder builder(g.context.get(), g.graph, h, model->weights(), size, g.nodes.data(), &product_node);
   find_architecture(h.architecture)->build(builder);
   g.tokens = builder.tokens;
   g.positions = builder.positions;
@@ -104,26 +114,26 @@ StepGraph Executor::Impl::build(int rows, int outputs) {
   return g;
 }
 
-Status Executor::Impl::reserve(int rows, int outputs) {
-  StepGraph g = build(rows, outputs);
+Status Executor::Impl::reserve(const StepSize& size) {
+  StepGraph g = build(size);
   if (!ggml_gallocr_reserve(allocator.get(), g.graph)) {
-    return resource_exhausted("no memory for the activations of a step of " + rows_and_outputs(rows, outputs));
+    return resource_exhausted("no memory for the activations of a step of " + rows_and_outputs(size));
   }
   buffer_bytes = ggml_gallocr_get_buffer_size(allocator.get(), 0);
   return Status();
 }
 
-Result<StepGraph*> Executor::Impl::find(int rows, int outputs) {
+Result<StepGraph*> Executor::Impl::find(const StepSize& size) {
   for (auto it = graphs.begin(); it != graphs.end(); ++it) {
-    if (it->rows == rows && it->outputs == outputs) {
+    if (it->size == size) {
       graphs.splice(graphs.begin(), graphs, it);
       return &graphs.front();
     }
   }
-  StepGraph g = build(rows, outputs);
+  StepGraph g = build(size);
   if (!ggml_gallocr_alloc_graph(allocator.get(), g.graph)) {
     graphs.clear();  // a failed growth has already freed the buffer they point into
-    return resource_exhausted("no memory for the activations of a step of " + rows_and_outputs(rows, outputs));
+    return resource_exhausted("no memory for the activations of a step of " + rows_and_outputs(size));
   }
   if (const size_t now = ggml_gallocr_get_buffer_size(allocator.get(), 0); now != buffer_bytes) {
     graphs.clear();  // the buffer moved
@@ -193,6 +203,17 @@ Status Executor::Impl::check(const StepInput& input, size_t logits) const {
                               " rows");
     }
   }
+  const struct {
+    const char* what;
+    int wide;
+    size_t most;
+  } wide[] = {{"rows", input.wide_rows, rows}, {"output rows", input.wide_outputs, input.output_rows.size()}};
+  for (const auto& [what, n, most] : wide) {
+    if (n != 0 && (n < WeightProduct::kLeastRows || static_cast<size_t>(n) > most)) {
+      return invalid_argument(std::to_string(n) + " wide " + what + " of " + std::to_string(most) +
+                              "; it must be 0 or at least " + std::to_string(WeightProduct::kLeastRows));
+    }
+  }
   if (const size_t wanted = input.output_rows.size() * static_cast<size_t>(info.vocabulary); logits != wanted) {
     return invalid_argument("room for " + std::to_string(logits) + " logits, the step gives " + std::to_string(wanted));
   }
@@ -217,6 +238,11 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Model> model,
   Impl& impl = *executor->impl_;
   impl.model = std::move(model);
   impl.options = options;
+  const kernels::Kernels& kernels = options.kernels != nullptr ? *options.kernels : *kernels::available().front();
+  impl.product = std::make_unique<WeightProduct>(options.weight_gemm, kernels, options.threads);
+  if (Status s = impl.product->check(); !s.ok()) return s;
+  impl.product_node = {impl.product.get(), &impl.attention};
+  impl.own_products = count_own_products(impl.model->weights(), *impl.product);
   const Status built = guarded("executor", [&] {
     ggml_threadpool_params pool = ggml_threadpool_params_default(options.threads);
     pool.poll = 0;  // idle threads sleep: a serving process must not burn its cores between steps
@@ -229,7 +255,8 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Model> model,
     ggml_backend_cpu_set_n_threads(impl.backend.get(), options.threads);
     ggml_backend_cpu_set_threadpool(impl.backend.get(), impl.pool.get());
     impl.build_parallel();
-    return impl.reserve(options.max_rows, 1);
+    const bool wide = impl.own_products > 0 && options.max_rows >= WeightProduct::kLeastRows;
+    return impl.reserve({.rows = options.max_rows, .outputs = 1, .wide_rows = wide ? options.max_rows : 0});
   });
   if (!built.ok()) return built;
   return executor;
@@ -241,8 +268,12 @@ Status Executor::run(const StepInput& input, attention::LayerAttention& attentio
   Lap lap(impl.times);
   StepGraph* g = nullptr;
   const Status prepared = guarded("step graph", [&] {
-    Result<StepGraph*> found =
-        impl.find(static_cast<int>(input.tokens.size()), static_cast<int>(input.output_rows.size()));
+    StepSize size{static_cast<int>(input.tokens.size()), static_cast<int>(input.output_rows.size())};
+    if (impl.own_products > 0) {
+      size.wide_rows = input.wide_rows;
+      size.wide_outputs = input.wide_outputs;
+    }
+    Result<StepGraph*> found = impl.find(size);
     if (!found.ok()) return found.status();
     g = *found;
     if (impl.timer != nullptr && g->timed == nullptr) impl.build_timed(*g);
@@ -269,7 +300,7 @@ Status Executor::run(const StepInput& input, attention::LayerAttention& attentio
     lap.skip();
   }
   if (status == GGML_STATUS_ALLOC_FAILED) {
-    return resource_exhausted("no work memory for a step of " + rows_and_outputs(g->rows, g->outputs));
+    return resource_exhausted("no work memory for a step of " + rows_and_outputs(g->size));
   }
   if (status != GGML_STATUS_SUCCESS) return internal_error(std::string("step: ") + ggml_status_to_string(status));
   if (g->logits != nullptr) std::memcpy(logits.data(), g->logits->data, logits.size_bytes());
@@ -292,6 +323,8 @@ void Executor::time_steps(StepTimes* times) {
 }
 
 int Executor::threads() const { return impl_->options.threads; }
-size_t Executor::compute_bytes() const { return impl_->buffer_bytes; }
+size_t Executor::compute_bytes() const { return impl_->buffer_bytes + impl_->product->scratch_bytes(); }
+
+int Executor::own_products() const { return impl_->own_products; }
 
 }  // namespace varve::model

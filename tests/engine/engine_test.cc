@@ -162,6 +162,56 @@ TEST_F(EngineTest, BatchNeighboursChangeNothing) {
   }
 }
 
+TEST_F(EngineTest, ALongFeedHasTheSameBitsWithAndWithoutNeighbours) {
+  const auto e = engine(profile("dense"));
+  ASSERT_GT(e->stats().own_weight_products, 0) << "the test model's weights are of a type that ggml is slow at";
+  const auto logits_of = [&](bool neighbours) {
+    const SessionId a = e->start().value(), b = e->start().value();
+    std::vector<float> logits;
+    EXPECT_TRUE(e->feed(b, std::span(code_).first(20), Logits::kLast, logits).ok());
+    // The short feed comes first, so that its row has to make room for the long one's and the logits are put back.
+    const std::vector<Feed> feeds = {{b, std::span(code_).subspan(20, 3), Logits::kLast},
+                                     {a, std::span(english_).first(100), Logits::kAll}};
+    EXPECT_TRUE(e->step(neighbours ? std::span(feeds) : std::span(feeds).last(1), logits).ok());
+    e->finish(a);
+    e->finish(b);
+    return logits;
+  };
+  const std::vector<float> alone = logits_of(false), together = logits_of(true);
+  const size_t vocabulary = static_cast<size_t>(e->vocabulary());
+  ASSERT_EQ(together.size(), 101 * vocabulary);
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + ptrdiff_t(vocabulary)));
+  EXPECT_EQ(e->stats().fallbacks.size(), 0u);
+}
+
+TEST_F(EngineTest, OwnWeightProductsStayCloseToGgmls) {
+  const auto logits_of = [&](const std::string& weight_gemm, int threads) {
+    EngineOptions options;
+    options.profile = profile("dense");
+    options.threads = threads;
+    options.chunk_tokens = 128;
+    options.kv_budget_bytes = size_t{1} << 30;
+    options.weight_gemm = weight_gemm;
+    const auto e = Engine::create(model_, options);
+    EXPECT_TRUE(e.ok()) << e.status().message();
+    EXPECT_EQ((*e)->stats().own_weight_products > 0, weight_gemm == "auto");
+    std::vector<float> logits;
+    const SessionId session = (*e)->start().value();
+    EXPECT_TRUE((*e)->feed(session, std::span(english_).first(200), Logits::kAll, logits).ok());
+    return logits;
+  };
+  const std::vector<float> ours = logits_of("auto", 1), ggml = logits_of("ggml", 1);
+  EXPECT_EQ(ours, logits_of("auto", 2));
+  const size_t vocabulary = ours.size() / 200;
+  double sum = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    const auto row = [&](const std::vector<float>& x) { return std::span(x).subspan(i * vocabulary, vocabulary); };
+    sum += eval::compare_logits(row(ggml), row(ours), -1).kl;
+  }
+  EXPECT_LT(sum / 200, 5e-3);
+  EXPECT_GT(sum, 0) << "the two are the same arithmetic";
+}
+
 TEST_F(EngineTest, TwoProfilesLiveInOneProcess) {
   const auto dense = engine(profile("dense")), coded = engine(profile("k3v2"));
   const auto before = read_alone(*dense, english_, 200, 2);
@@ -268,6 +318,7 @@ TEST_F(EngineTest, BadOptionsAreRefusedWithTheNumbers) {
   EXPECT_NE(refused([](EngineOptions& o) { o.threads = -1; }).find("-1"), std::string::npos);
   EXPECT_NE(refused([](EngineOptions& o) { o.chunk_tokens = 0; }).find("1 to 8192"), std::string::npos);
   EXPECT_NE(refused([](EngineOptions& o) { o.kernel = "sse9"; }).find("sse9"), std::string::npos);
+  EXPECT_NE(refused([](EngineOptions& o) { o.weight_gemm = "mkl"; }).find("known: auto, ggml"), std::string::npos);
   EXPECT_NE(refused([](EngineOptions& o) {
               o.profile.layers.push_back({.first = 40, .last = 41, .formats = {.stale1 = "k5v4"}});
             }).find("30 KV layers"),

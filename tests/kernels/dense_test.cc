@@ -42,6 +42,25 @@ TEST_P(Dense, ExpSumErrorOverTheWholeRange) {
   EXPECT_LE(worst, 2e-7);
 }
 
+TEST_P(Dense, TransposeMovesEveryElementAndNothingElse) {
+  for (const int rows : {1, 3, 4, 5, 16, 17}) {
+    for (const int columns : {1, 4, 7, 32, 33}) {
+      const int from_stride = columns + 3, to_stride = rows + 2;
+      std::vector<float> from(static_cast<size_t>(rows * from_stride));
+      for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+      Guarded<float> to(static_cast<size_t>(columns * to_stride), -1.0f);
+      kernels().transpose(rows, columns, from.data(), from_stride, to.data(), to_stride);
+      for (int c = 0; c < columns; ++c) {
+        for (int r = 0; r < to_stride; ++r) {
+          const float expected = r < rows ? from[static_cast<size_t>(r * from_stride + c)] : -1.0f;
+          ASSERT_EQ(to[static_cast<size_t>(c * to_stride + r)], expected) << r << ", " << c;
+        }
+      }
+      EXPECT_TRUE(to.intact());
+    }
+  }
+}
+
 TEST_P(Dense, ExpSumOfSpecialValues) {
   Guarded<float> scores(20, 0.0f);
   scores[1] = kNan;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <numeric>
@@ -196,6 +197,43 @@ TEST(Executor, ParallelRunsEachThreadOnce) {
     EXPECT_EQ(sum, 7);
   }
   EXPECT_EQ(executor->threads(), 3);
+}
+
+TEST(Executor, WideRowsAreRefusedOutOfRangeAndEqualForEveryThreadCount) {
+  for (const bool tied : {false, true}) {
+    auto model = tiny({.matrix_type = GGML_TYPE_Q4_1, .tied = tied});
+    const auto vocabulary = static_cast<size_t>(model->info().vocabulary);
+    std::vector<int32_t> tokens = prompt_of(70), positions(70);
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto run = [&](int threads, int wide_rows, int wide_outputs, std::vector<float>& logits) {
+      auto executor = Executor::create(
+          model, {.threads = threads, .max_rows = 80, .weight_gemm = WeightGemm::kAuto, .kernels = nullptr});
+      EXPECT_TRUE(executor.ok());
+      testing::NaiveAttention attention(model->info(), 80);
+      attention.begin_step(0, 70);
+      logits.assign(70 * vocabulary, 0);
+      return (*executor)->run({tokens, positions, positions, wide_rows, wide_outputs}, attention, logits);
+    };
+    std::vector<float> none, all, some, again;
+    ASSERT_TRUE(run(1, 0, 0, none).ok());
+    ASSERT_TRUE(run(1, 70, 70, all).ok());
+    ASSERT_TRUE(run(1, 66, 66, some).ok());
+    for (const int threads : {1, 2, 3}) {
+      ASSERT_TRUE(run(threads, 66, 66, again).ok());
+      EXPECT_EQ(some, again) << threads << " threads";
+    }
+    const auto rows = [&](const std::vector<float>& x, size_t first, size_t n) {
+      return std::span(x).subspan(first * vocabulary, n * vocabulary);
+    };
+    // Causal attention: the first 66 rows see nothing of the others.
+    EXPECT_TRUE(std::ranges::equal(rows(some, 0, 66), rows(all, 0, 66)));
+    EXPECT_FALSE(std::ranges::equal(rows(some, 0, 66), rows(none, 0, 66)));
+    EXPECT_FALSE(std::ranges::equal(rows(some, 66, 4), rows(all, 66, 4)));
+    for (size_t r = 0; r < 70; ++r) EXPECT_LT(testing::kl_divergence(rows(none, r, 1), rows(some, r, 1)), 5e-3);
+    for (const auto& [rows, outputs] : {std::pair{63, 0}, {71, 0}, {-1, 0}, {70, 63}, {70, 71}}) {
+      EXPECT_EQ(run(1, rows, outputs, again).code(), StatusCode::kInvalidArgument) << rows << ", " << outputs;
+    }
+  }
 }
 
 TEST(Executor, RepackedWeightsAreUsedAndAgree) {

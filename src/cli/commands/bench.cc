@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "eval/parity.h"
 #include "eval/speed.h"
 #include "eval/step_profile.h"
+#include "eval/weights.h"
 #include "kernels/cpu/kernels.h"
 #include "model/text.h"
 
@@ -29,6 +31,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string suite = "all";
   std::string file;
+  std::vector<int> prompts;
   std::vector<std::string> arms;
   std::string tokens = "4096", depth = "4096", profile_depth = "7900";
   int rounds = 5;
@@ -168,6 +171,26 @@ Status bench_kl(const std::shared_ptr<model::Model>& model, const BenchOptions& 
     std::cout << kl_json(*report).dump(2) << "\n";
   } else {
     print_kl(*report);
+  }
+  return {};
+}
+
+Status bench_weights(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  eval::WeightOptions weights;
+  weights.threads = options.model.threads;
+  weights.kernel = options.model.kernel;
+  weights.rounds = options.rounds;
+  weights.prompts = options.prompts;
+  weights.progress = Steps();
+  const int longest = std::max(weights.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
+  const auto text = read_bench_text(*model, options, longest);
+  if (!text.ok()) return text.status();
+  const auto rows = eval::measure_weights(model, *text, weights);
+  if (!rows.ok()) return rows.status();
+  if (options.json) {
+    std::cout << bench_json(*rows).dump(2) << "\n";
+  } else {
+    print_bench(std::cout, *rows);
   }
   return {};
 }
@@ -329,6 +352,7 @@ Status run_bench(const BenchOptions& options) {
   if (options.suite == "kl") return bench_kl(*model, options);
   if (options.suite == "cpu") return bench_cpu(*model, options);
   if (options.suite == "profile") return bench_profile(*model, options);
+  if (options.suite == "weights") return bench_weights(*model, options);
   if (options.suite == "lifecycle") return bench_lifecycle(*model, options);
   return bench_rows(*model, options);
 }
@@ -339,7 +363,7 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "lifecycle", "profile", "cpu", "support"}))
+      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "weights", "lifecycle", "profile", "cpu", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -367,6 +391,10 @@ Action define_bench(CLI::App& app) {
   app.add_option("--decode-tokens", options->decode_tokens, "speed, profile, cpu: tokens of one decode measurement")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  app.add_option("--prompts", options->prompts, "weights: tokens of the prompts that are read")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str("64,128,512,2048");
   add_engine_options(app, options->model);
   app.footer(
       "Examples:\n"
@@ -375,9 +403,11 @@ Action define_bench(CLI::App& app) {
       "  varve bench lifecycle -m qwen2.5-coder-0.5b    what scores, conversions, hits and promotions cost and give\n"
       "  varve bench cpu -m smollm2-135m                long context on this processor (docs/performance.md)\n"
       "  varve bench profile -m smollm2-135m            where the time of a step goes\n"
+      "  varve bench weights                            prompts with --weight-gemm auto beside ggml\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {
+    if (options->prompts.empty()) options->prompts = eval::WeightOptions().prompts;
     if (options->arms.empty()) options->arms = {"dense", "int8", "minima"};
     return run_bench(*options);
   };

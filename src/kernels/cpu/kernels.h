@@ -85,6 +85,8 @@ struct Kernels {
   /// m, n, k; fastest where n is a multiple of 16.
   void (*gemm)(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
                bool accumulate);
+  /// to[c * to_stride + r] = from[r * from_stride + c], r in [0, rows), c in [0, columns).
+  void (*transpose)(int rows, int columns, const float* from, int from_stride, float* to, int to_stride);
   /// Round to nearest even, as base/half.h.
   void (*f32_to_f16)(const float* src, uint16_t* dst, size_t n);
   void (*f16_to_f32)(const uint16_t* src, float* dst, size_t n);

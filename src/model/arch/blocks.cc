@@ -1,5 +1,7 @@
 #include "model/arch/blocks.h"
 
+#include <algorithm>
+
 #include "model/barrier_annotation.h"
 
 namespace varve::model {
@@ -34,25 +36,44 @@ void run_merge(ggml_tensor* dst, int thread, int threads, void* user) {
   });
 }
 
+/// Sources: w, x, and ggml's product of the rows that are not wide, when there are any.
+void run_product(ggml_tensor* dst, int thread, int threads, void* user) {
+  const auto* node = static_cast<const ProductNode*>(user);
+  ordered_after(*node->attention);
+  const ggml_tensor *w = dst->src[0], *narrow = dst->src[2];
+  const int out = static_cast<int>(w->ne[1]);
+  const int narrow_rows = narrow == nullptr ? 0 : static_cast<int>(narrow->ne[1]);
+  const int wide = static_cast<int>(dst->ne[1]) - narrow_rows;
+  float* y = static_cast<float*>(dst->data);
+  node->product->run(w, floats(dst->src[1]), wide, y, thread, threads);
+  const auto [begin, end] = WeightProduct::share(out, thread, threads);
+  for (int r = 0; r < narrow_rows; ++r) {
+    const float* from = floats(narrow) + int64_t{r} * out;
+    std::copy(from + begin, from + end, y + int64_t{wide + r} * out + begin);
+  }
+  ordered_before(*node->attention);
+}
+
 }  // namespace
 
 GraphBuilder::GraphBuilder(ggml_context* context, ggml_cgraph* graph, const HParams& hparams, const Weights& weights,
-                           int rows, int outputs, AttentionNode* nodes)
+                           const StepSize& size, AttentionNode* nodes, ProductNode* product)
     : context_(context),
       graph_(graph),
       hparams_(hparams),
       weights_(weights),
-      rows_(rows),
-      outputs_(outputs),
-      nodes_(nodes) {
+      size_(size),
+      wide_(size.wide_rows),
+      nodes_(nodes),
+      product_(product) {
   const auto input = [&](int n) {
     ggml_tensor* t = ggml_new_tensor_1d(context_, GGML_TYPE_I32, n);
     ggml_set_input(t);
     return t;
   };
-  tokens = input(rows);
-  positions = input(rows);
-  if (outputs > 0) wanted_rows = input(outputs);
+  tokens = input(size.rows);
+  positions = input(size.rows);
+  if (size.outputs > 0) wanted_rows = input(size.outputs);
 }
 
 ggml_tensor* GraphBuilder::embed(float scale) {
@@ -65,8 +86,20 @@ ggml_tensor* GraphBuilder::norm(ggml_tensor* x, ggml_tensor* weight) {
 }
 
 ggml_tensor* GraphBuilder::linear(ggml_tensor* x, ggml_tensor* w, ggml_tensor* bias) {
-  ggml_tensor* y = ggml_mul_mat(context_, w, x);
+  ggml_tensor* y = product(x, w);
   return bias == nullptr ? y : ggml_add(context_, y, bias);
+}
+
+ggml_tensor* GraphBuilder::product(ggml_tensor* x, ggml_tensor* w) {
+  if (wide_ == 0 || !product_->product->takes(w)) return ggml_mul_mat(context_, w, x);
+  const int64_t rows = x->ne[1];
+  ggml_tensor* operands[] = {w, x, nullptr};
+  if (wide_ < rows) {
+    ggml_tensor* narrow = ggml_view_2d(context_, x, x->ne[0], rows - wide_, x->nb[1], x->nb[1] * size_t(wide_));
+    operands[2] = ggml_mul_mat(context_, w, narrow);
+  }
+  return ggml_custom_4d(context_, GGML_TYPE_F32, w->ne[1], rows, 1, 1, operands, wide_ < rows ? 3 : 2, run_product,
+                        GGML_N_TASKS_MAX, product_);
 }
 
 ggml_tensor* GraphBuilder::add(ggml_tensor* a, ggml_tensor* b) { return ggml_add(context_, a, b); }
@@ -80,7 +113,7 @@ ggml_tensor* GraphBuilder::rope(int l, ggml_tensor* x) {
 
 ggml_tensor* GraphBuilder::attend(int l, ggml_tensor* x) {
   const LayerWeights& w = layer(l);
-  const auto heads = [&](ggml_tensor* t, int n) { return ggml_reshape_3d(context_, t, hparams_.head_dim, n, rows_); };
+  const auto heads = [&](ggml_tensor* t, int n) { return ggml_reshape_3d(context_, t, hparams_.head_dim, n, size_.rows); };
   ggml_tensor* q = heads(linear(x, w.wq, w.bq), hparams_.heads);
   ggml_tensor* k = heads(linear(x, w.wk, w.bk), hparams_.kv_heads);
   ggml_tensor* v = heads(linear(x, w.wv, w.bv), hparams_.kv_heads);
@@ -98,10 +131,13 @@ ggml_tensor* GraphBuilder::attend(int l, ggml_tensor* x) {
   };
   ggml_tensor* appended = custom(1, 1, {k, v}, run_append);
   ggml_tensor* partials = custom(1, 1, {q, appended}, run_partial);
-  return custom(static_cast<int64_t>(hparams_.head_dim) * hparams_.heads, rows_, {partials}, run_merge);
+  return custom(static_cast<int64_t>(hparams_.head_dim) * hparams_.heads, size_.rows, {partials}, run_merge);
 }
 
-ggml_tensor* GraphBuilder::output_rows(ggml_tensor* x) { return ggml_get_rows(context_, x, wanted_rows); }
+ggml_tensor* GraphBuilder::output_rows(ggml_tensor* x) {
+  wide_ = size_.wide_outputs;
+  return ggml_get_rows(context_, x, wanted_rows);
+}
 
 ggml_tensor* GraphBuilder::swiglu(int l, ggml_tensor* x) {
   const LayerWeights& w = layer(l);

@@ -9,6 +9,7 @@
 #include "attention/layer_attention.h"
 #include "model/arch/architecture.h"
 #include "model/hparams.h"
+#include "model/weight_product.h"
 #include "model/weights.h"
 
 namespace varve::model {
@@ -20,22 +21,36 @@ struct AttentionNode {
   int layer = 0;
 };
 
+/// What a weight product of ours needs when it runs; its operands are the node's sources.
+struct ProductNode {
+  WeightProduct* product = nullptr;
+  attention::LayerAttention* const* attention = nullptr;  ///< orders threads, see barrier_annotation.h
+};
+
+/// What a step's graph depends on.
+struct StepSize {
+  int rows = 0, outputs = 0;
+  int wide_rows = 0, wide_outputs = 0;
+  bool operator==(const StepSize&) const = default;
+};
+
 class GraphBuilder {
  public:
-  /// nodes: one per layer, must outlive the graph. outputs: rows whose logits are wanted; 0 ends the graph after the
+  /// nodes: one per layer, must outlive the graph, as must `product`. size.wide_rows and size.wide_outputs: see
+  /// StepInput. outputs: rows whose logits are wanted; 0 ends the graph after the
   /// last layer's attention.
-  GraphBuilder(ggml_context* context, ggml_cgraph* graph, const HParams& hparams, const Weights& weights, int rows,
-               int outputs, AttentionNode* nodes);
+  GraphBuilder(ggml_context* context, ggml_cgraph* graph, const HParams& hparams, const Weights& weights, const StepSize& size,
+               AttentionNode* nodes, ProductNode* product);
 
   const HParams& hparams() const { return hparams_; }
   const LayerWeights& layer(int l) const { return weights_.layers[static_cast<size_t>(l)]; }
-  int outputs() const { return outputs_; }
+  int outputs() const { return size_.outputs; }
   bool is_last(int l) const { return l + 1 == hparams_.layers; }
 
   /// Rows of the embedding table, times `scale` unless it is 1.
   ggml_tensor* embed(float scale = 1.0f);
   ggml_tensor* norm(ggml_tensor* x, ggml_tensor* weight);
-  /// w * x + bias; bias may be null.
+  /// w * x + bias; bias may be null. Wide rows by WeightProduct where it takes w, the others by ggml.
   ggml_tensor* linear(ggml_tensor* x, ggml_tensor* w, ggml_tensor* bias = nullptr);
   ggml_tensor* add(ggml_tensor* a, ggml_tensor* b);
   /// q, k, v projections of x, head norms where the layer has them, RoPE, then append, partial, merge.
@@ -58,13 +73,16 @@ class GraphBuilder {
 
  private:
   ggml_tensor* rope(int l, ggml_tensor* x);
+  ggml_tensor* product(ggml_tensor* x, ggml_tensor* w);
 
   ggml_context* context_;
   ggml_cgraph* graph_;
   const HParams& hparams_;
   const Weights& weights_;
-  int rows_, outputs_;
+  StepSize size_;
+  int wide_;  ///< leading rows of the activations that are wide, here
   AttentionNode* nodes_;
+  ProductNode* product_;
 };
 
 /// Tensors every architecture here has: embedding, norms, projections, gated FFN (feed-forward and q, k, v biases

@@ -203,6 +203,12 @@ void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb,
   }
 }
 
+void transpose(int rows, int columns, const float* from, int from_stride, float* to, int to_stride) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
 void f32_to_f16(const float* src, uint16_t* dst, size_t n) {
   for (size_t i = 0; i < n; ++i) dst[i] = float_to_half(src[i]);
 }
@@ -235,6 +241,7 @@ Kernels make_table() {
   table.max = max;
   table.add_centre_curve = add_centre_curve;
   table.gemm = gemm;
+  table.transpose = transpose;
   table.f32_to_f16 = f32_to_f16;
   table.f16_to_f32 = f16_to_f32;
   return table;

@@ -134,6 +134,30 @@ void add_centre_curve(const float* a, const float* b, int pairs, const float* co
   }
 }
 
+void transpose(int rows, int columns, const float* from, int from_stride, float* to, int to_stride) {
+  const DU32x4 d;
+  const int whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  const auto bits = [](auto* p) { return reinterpret_cast<uint32_t*>(const_cast<float*>(p)); };
+  for (int c = 0; c < whole_columns; c += 4) {
+    float* out = to + static_cast<ptrdiff_t>(c) * to_stride;
+    for (int r = 0; r < whole_rows; r += 4) {
+      const float* in = from + static_cast<ptrdiff_t>(r) * from_stride + c;
+      VU32x4 row0 = hn::LoadU(d, bits(in)), row1 = hn::LoadU(d, bits(in + from_stride));
+      VU32x4 row2 = hn::LoadU(d, bits(in + 2 * from_stride)), row3 = hn::LoadU(d, bits(in + 3 * from_stride));
+      transpose4(row0, row1, row2, row3);
+      hn::StoreU(row0, d, bits(out + r));
+      hn::StoreU(row1, d, bits(out + r + to_stride));
+      hn::StoreU(row2, d, bits(out + r + 2 * to_stride));
+      hn::StoreU(row3, d, bits(out + r + 3 * to_stride));
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int c = r < whole_rows ? whole_columns : 0; c < columns; ++c) {
+      to[static_cast<ptrdiff_t>(c) * to_stride + r] = from[static_cast<ptrdiff_t>(r) * from_stride + c];
+    }
+  }
+}
+
 void f32_to_f16(const float* src, uint16_t* dst, size_t n) {
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store_half(hn::LoadU(DF(), src + i), dst + i);
@@ -150,6 +174,7 @@ void f16_to_f32(const uint16_t* src, float* dst, size_t n) {
 
 void fill_dense(Kernels& table) {
   table.gemm = gemm;
+  table.transpose = transpose;
   table.exp_sum = exp_sum;
   table.max = max;
   table.add_centre_curve = add_centre_curve;
