@@ -23,7 +23,8 @@ ask() {
   local name=$1
   shift
   echo "== $name" >&2
-  "$varve" run -m "$path" -f "$document" --questions examples/lifecycle_questions.txt -n 32 --temp 0 --json "$@" \
+  "$varve" run -m "$path" -f "$document" --questions examples/lifecycle_questions.txt -n 32 --temp 0 --json \
+    --weight-gemm ggml "$@" \
     >"$out/$name.json" 2>"$out/$name.log"
 }
 ask dense --profile dense

@@ -47,6 +47,7 @@ class Bench {
     o.profile = profile;
     o.threads = options_.threads;
     o.kernel = options_.kernel;
+    o.weight_gemm = options_.weight_gemm;
     o.prefix_cache_bytes = prefix_cache_bytes;
     o.refinement_dir = options_.refinement_dir;
     o.on_transition = std::move(on_transition);
@@ -246,6 +247,7 @@ class Bench {
     o.profile = slow;
     o.threads = options_.threads;
     o.kernel = options_.kernel;
+    o.weight_gemm = options_.weight_gemm;
     const auto slow_engine = Engine::create(model_, o);
     if (!slow_engine.ok()) return slow_engine.status();
     const auto session = read(**slow_engine);

@@ -17,6 +17,7 @@ struct LifecycleOptions {
   Profile profile;  ///< with an anchor tier; its scoring.on is ignored, both ways are measured
   int threads = 0;
   std::string kernel;
+  std::string weight_gemm = "auto";
   int depth_tokens = 8000;   ///< of the document
   int prefix_tokens = 4096;  ///< of the prefix hit
   int question_tokens = 64;

@@ -202,6 +202,7 @@ Status bench_lifecycle(const std::shared_ptr<model::Model>& model, const BenchOp
   lifecycle.profile = *profile;
   lifecycle.threads = options.model.threads;
   lifecycle.kernel = options.model.kernel;
+  lifecycle.weight_gemm = options.model.weight_gemm;
   lifecycle.rounds = options.rounds;
   lifecycle.refinement_dir = options.model.restore_dir;
   const auto depth = parse_tokens(options.profile_depth), prefix = parse_tokens(options.depth);
