@@ -1,6 +1,7 @@
 // Moving pages: from the queue through the fidelity source and the units to the publication.
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "cache/lifecycle/controller_impl.h"
@@ -152,7 +153,7 @@ void Controller::Impl::end(Active a, bool publish) {
   if (published) {
     ++counts(from, to).published;
     stats.converted_tokens += static_cast<uint64_t>(page_tokens(cls));
-    stats.published_pressure += a.why == kPressure;
+    stats.published_pressure += std::string_view(a.why) == kPressure;
     if (is_promotion(from, to)) {
       ++stats.promotions[a.how];
       refinements.promoted(page, !a.sourced);
