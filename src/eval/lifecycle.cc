@@ -1,21 +1,14 @@
 #include "eval/lifecycle.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/median.h"
 
 namespace varve::eval {
 namespace {
 
 using Text = std::span<const int32_t>;
-
-double median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
 
 /// Seconds of one decode step.
 Result<double> timed_step(Engine& engine, SessionId session, int32_t token, std::vector<float>& logits) {
@@ -243,12 +236,7 @@ class Bench {
     // The prefix in one step, so that its conversions are still under way when the question is read token by token.
     Profile slow = scoring(false);
     slow.convert_tokens_per_step = 8;
-    EngineOptions o;
-    o.profile = slow;
-    o.threads = options_.threads;
-    o.kernel = options_.kernel;
-    o.weight_gemm = options_.weight_gemm;
-    const auto slow_engine = Engine::create(model_, o);
+    const auto slow_engine = make(slow);
     if (!slow_engine.ok()) return slow_engine.status();
     const auto session = read(**slow_engine);
     if (!session.ok()) return session.status();

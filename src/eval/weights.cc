@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "eval/divergence.h"
 #include "varve/engine.h"
 
@@ -39,12 +40,6 @@ Result<Side> make_side(const std::shared_ptr<model::Model>& model, const std::st
   Side side;
   side.engine = std::move(*engine);
   return side;
-}
-
-double median(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
 }
 
 }  // namespace
