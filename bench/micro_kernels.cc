@@ -60,8 +60,9 @@ void scores(benchmark::State& state, const Kernels* kernels, KCodec codec, int h
   tiles.replicate();
   std::vector<int16_t> codes(static_cast<size_t>(group * head_dim));
   std::vector<float> step(static_cast<size_t>(group)), out(static_cast<size_t>(group * kTileTokens));
-  kernels->quantize_query(rows.data(), group, head_dim, codes.data(), step.data());
-  const QueryGroup q{group, head_dim, rows.data(), codes.data(), step.data()};
+  std::vector<int32_t> sums(static_cast<size_t>(group));
+  kernels->quantize_query(rows.data(), group, head_dim, codes.data(), step.data(), sums.data());
+  const QueryGroup q{group, head_dim, rows.data(), codes.data(), step.data(), sums.data()};
   for (auto _ : state) {
     kernels->k_scores[static_cast<size_t>(codec)](tiles.next(), q, out.data());
     benchmark::DoNotOptimize(out.data());

@@ -89,6 +89,9 @@ class DecodeItem {
   int position(int u) const { return state(u).view.past + unit(u).first_row; }
   int cut_begin() const { return cut_ * kDecodeCutTokens; }
 
+  /// What a segment's scores of one head lack: the part of a constant centre. The softmax adds it.
+  float& offset(int segment, int head) const { return scratch_.offsets[static_cast<size_t>(segment * heads_ + head)]; }
+
   /// Scores of the item's heads [head, ...) in a segment.
   float* scores(int segment, int head) const {
     return scratch_.scores + static_cast<size_t>(segment * heads_ + head) * kTileTokens;
@@ -109,8 +112,10 @@ class DecodeItem {
     scratch_.coded_query_ready = true;
     std::memcpy(scratch_.q_rotated, scratch_.q_plain, at(heads_) * sizeof(float));
     kernels_.rotate(scratch_.q_rotated, heads_, head_dim_, step_.layer->head.rotation->signs());
-    kernels_.quantize_query(scratch_.q_plain, heads_, head_dim_, scratch_.codes_plain, scratch_.step_plain);
-    kernels_.quantize_query(scratch_.q_rotated, heads_, head_dim_, scratch_.codes_rotated, scratch_.step_rotated);
+    kernels_.quantize_query(scratch_.q_plain, heads_, head_dim_, scratch_.codes_plain, scratch_.step_plain,
+                            scratch_.sums_plain);
+    kernels_.quantize_query(scratch_.q_rotated, heads_, head_dim_, scratch_.codes_rotated, scratch_.step_rotated,
+                            scratch_.sums_rotated);
   }
 
   /// What unit u attends to beyond the shared segments.
@@ -149,9 +154,10 @@ class DecodeItem {
 
   void score(int s, int u, int units) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
+    std::fill_n(&offset(s, u * group_), units * group_, 0.0f);
     if (!segment.coded()) {
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head), nullptr, nullptr};
+        const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
         kernels_.f16_scores(segment.view.rows.k + at(segment.first), segment.scores(), query, kTileTokens,
                             scores(s, head));
       });
@@ -162,9 +168,10 @@ class DecodeItem {
       const float* rows = rotated ? scratch_.q_rotated : scratch_.q_plain;
       const int16_t* codes = rotated ? scratch_.codes_rotated : scratch_.codes_plain;
       const float* steps = rotated ? scratch_.step_rotated : scratch_.step_plain;
+      const int32_t* sums = rotated ? scratch_.sums_rotated : scratch_.sums_plain;
       const uint8_t* tile = segment.view.plane + codec.plane->k_tile(segment.view.tile);
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head};
+        const kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head, sums + head};
         kernels_.k_scores[static_cast<size_t>(codec.format->k)](tile, query, scores(s, head));
       });
       if (codec.format->centre != Centre::kNone) score_centre(s, u, units);
@@ -190,22 +197,25 @@ class DecodeItem {
     };
     if (centre_plane_ != segment.view.plane) {
       centre_plane_ = segment.view.plane;
-      read_centre(codec, segment.view.plane, scratch_.centre);
-      for (int h = begin; h < end; ++h) {
-        const float* q = scratch_.q_plain + at(h);
-        if (rotary) {
-          step_.curve->page_coefficients(q, scratch_.centre, page_terms(h));
-        } else {
-          float dot = 0;
-          for (int d = 0; d < head_dim_; ++d) dot += q[d] * scratch_.centre[d];
-          *page_terms(h) = dot;
+      if (rotary) {
+        read_centre(codec, segment.view.plane, scratch_.centre);
+        for (int h = begin; h < end; ++h) {
+          step_.curve->page_coefficients(scratch_.q_plain + at(h), scratch_.centre, page_terms(h));
         }
+      } else {
+        for_heads(u, units, [&](int head, int heads) {
+          const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
+          kernels_.f16_scores(centre_row(segment.view.plane), 1, query, 1, page_terms(head));
+        });
       }
     }
     if (!rotary) {
       for (int h = begin; h < end; ++h) {
+        offset(s, h) = *page_terms(h);
+        if (step_.layer->softcap <= 0) continue;
         float* head = scores(s, h);
-        for (int t = 0; t < kTileTokens; ++t) head[t] += *page_terms(h);
+        for (int t = 0; t < kTileTokens; ++t) head[t] += offset(s, h);
+        offset(s, h) = 0;
       }
       return;
     }
@@ -226,7 +236,7 @@ class DecodeItem {
     float max = kMinusInfinity;
     bool broken = false;  // a NaN score: maxima may pass over it, sums do not
     for (int s = 0; s < segments_; ++s) {
-      const float m = kernels_.max(scores(s, h), segment_[static_cast<size_t>(s)].scores());
+      const float m = kernels_.max(scores(s, h), segment_[static_cast<size_t>(s)].scores()) + offset(s, h);
       if (m > max) max = m;
       broken |= std::isnan(m);
     }
@@ -246,7 +256,7 @@ class DecodeItem {
     float sum = 0;
     for (int s = 0; s < segments_; ++s) {
       const Segment& segment = segment_[static_cast<size_t>(s)];
-      const float segment_sum = kernels_.exp_sum(scores(s, h), segment.scores(), max);
+      const float segment_sum = kernels_.exp_sum(scores(s, h), segment.scores(), max - offset(s, h));
       sum += segment_sum;
       if (mass != nullptr && !segment.sinks) {
         mass[segment.position / kTileTokens - unit(u).first_tile] = page_part(segment, scores(s, h), segment_sum);

@@ -64,9 +64,12 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     codes_rotated = c.take<int16_t>(heads * head_dim);
     step_plain = c.take<float>(heads);
     step_rotated = c.take<float>(heads);
+    sums_plain = c.take<int32_t>(heads);
+    sums_rotated = c.take<int32_t>(heads);
     acc_plain = c.take<float>(heads * head_dim);
     acc_rotated = c.take<float>(heads * head_dim);
     scores = c.take<float>(segments * heads * kTileTokens);
+    offsets = c.take<float>(segments * heads);
     page_terms = c.take<float>(heads * terms);
     curve = c.take<float>(group * (terms + kTileTokens));
     centre = c.take<float>(head_dim);

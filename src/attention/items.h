@@ -50,9 +50,12 @@ class ThreadScratch {
   int16_t* codes_rotated = nullptr;
   float* step_plain = nullptr;    ///< [heads]
   float* step_rotated = nullptr;  ///< [heads]
+  int32_t* sums_plain = nullptr;  ///< [heads] of the codes
+  int32_t* sums_rotated = nullptr;
   float* acc_plain = nullptr;
   float* acc_rotated = nullptr;
   float* scores = nullptr;       ///< [segments of a cut][heads][kTileTokens]
+  float* offsets = nullptr;      ///< [segments][heads]: to be added to the scores
   float* page_terms = nullptr;   ///< [heads][terms of the centre curve]
   float* curve = nullptr;        ///< [group][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]

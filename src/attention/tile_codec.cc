@@ -12,7 +12,7 @@ using format::kTileTokens;
 }  // namespace
 
 void read_centre(const TileCodec& codec, const uint8_t* plane, float* u) {
-  codec.kernels->f16_to_f32(reinterpret_cast<const uint16_t*>(plane), u, static_cast<size_t>(codec.head->head_dim));
+  codec.kernels->f16_to_f32(centre_row(plane), u, static_cast<size_t>(codec.head->head_dim));
 }
 
 void read_tile_centre(const TileCodec& codec, const uint8_t* plane, int tile, float* tile_centre) {

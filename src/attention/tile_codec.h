@@ -15,7 +15,9 @@ struct TileCodec {
   const kernels::Kernels* kernels = nullptr;
 };
 
-/// plane's stored centre to fp32, [head_dim]. Not for Centre::kNone.
+/// plane's stored centre, f16 [head_dim]. Not for Centre::kNone.
+inline const uint16_t* centre_row(const uint8_t* plane) { return reinterpret_cast<const uint16_t*>(plane); }
+/// The same as fp32, [head_dim].
 void read_centre(const TileCodec& codec, const uint8_t* plane, float* u);
 /// The stored centre turned to the first row of `tile`, [head_dim], angles in double. No-op for Centre::kNone.
 void read_tile_centre(const TileCodec& codec, const uint8_t* plane, int tile, float* tile_centre);

@@ -245,7 +245,9 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Model> model,
   impl.own_products = count_own_products(impl.model->weights(), *impl.product);
   const Status built = guarded("executor", [&] {
     ggml_threadpool_params pool = ggml_threadpool_params_default(options.threads);
-    pool.poll = 0;  // idle threads sleep: a serving process must not burn its cores between steps
+    // A few milliseconds of polling bridge the gap between two decode steps; then idle threads sleep: a serving process
+    // must not burn its cores.
+    pool.poll = 1;
     impl.pool.reset(ggml_threadpool_new(&pool));
     impl.backend.reset(ggml_backend_cpu_init());
     impl.allocator.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));

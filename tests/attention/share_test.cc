@@ -221,10 +221,12 @@ TEST_P(Share, KernelsTreatHeadsApart) {
       for (float& v : *x) v = normal(random);
     }
     std::vector<int16_t> codes(kHeads * n);
-    k.quantize_query(q.data(), kHeads, dim, codes.data(), steps.data());
+    std::vector<int32_t> sums(kHeads);
+    k.quantize_query(q.data(), kHeads, dim, codes.data(), steps.data(), sums.data());
     const auto query = [&](int head, int heads) {
       const size_t at = static_cast<size_t>(head) * n;
-      return kernels::QueryGroup{heads, dim, q.data() + at, codes.data() + at, steps.data() + head};
+      return kernels::QueryGroup{heads, dim, q.data() + at, codes.data() + at, steps.data() + head,
+                                 sums.data() + head};
     };
     /// run(first head, heads, result row of the first head): all heads at once against groups of every size.
     const auto expect_apart = [&](size_t width, const auto& run, const std::string& what) {

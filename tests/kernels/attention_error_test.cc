@@ -26,8 +26,13 @@ double relative_error(const Kernels& kernels, KCodec k_codec, VCodec v_codec, in
   }
   Query q(kernels, gaussian(static_cast<size_t>(group * head_dim), 300, peak / std::sqrt(static_cast<float>(head_dim))),
           group, head_dim);
-  for (int16_t& code : q.codes) {
-    code = static_cast<int16_t>(std::lround(static_cast<double>(code) / query_step) * query_step);
+  for (size_t g = 0; g < q.sums.size(); ++g) {
+    q.sums[g] = 0;
+    for (size_t d = 0; d < static_cast<size_t>(head_dim); ++d) {
+      int16_t& code = q.codes[g * static_cast<size_t>(head_dim) + d];
+      code = static_cast<int16_t>(std::lround(static_cast<double>(code) / query_step) * query_step);
+      q.sums[g] += code;
+    }
   }
 
   // As attention runs it: the maximum of all tiles first, then weights and sums.

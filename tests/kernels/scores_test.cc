@@ -164,11 +164,18 @@ TEST_P(Scores, QuantisedQueryIsWithinHalfAStep) {
   for (const int head_dim : format::kHeadDims) {
     for (const float sigma : {1e-30f, 1e-3f, 1.0f, 1e30f}) {
       const Query q(kernels(), gaussian(static_cast<size_t>(16 * head_dim), 47, sigma), 16, head_dim);
-      for (size_t i = 0; i < q.rows.size(); ++i) {
-        const double step = q.step[i / static_cast<size_t>(head_dim)];
+      for (size_t g = 0; g < 16; ++g) {
+        const double step = q.step[g];
         ASSERT_GT(step, 0);
-        ASSERT_LE(std::abs(int{q.codes[i]}), kQueryCodeMax);
-        ASSERT_NEAR(step * q.codes[i], q.rows[i], 0.502 * step);
+        int32_t sum = 0;
+        for (int d = 0; d < head_dim; ++d) {
+          const size_t row = g * static_cast<size_t>(head_dim);
+          const int16_t code = q.codes[row + static_cast<size_t>(pair_place(d))];
+          ASSERT_LE(std::abs(int{code}), kQueryCodeMax);
+          ASSERT_NEAR(step * code, q.rows[row + static_cast<size_t>(d)], 0.502 * step);
+          sum += code;
+        }
+        ASSERT_EQ(q.sums[g], sum);
       }
     }
   }

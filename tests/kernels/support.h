@@ -84,17 +84,19 @@ struct Query {
   std::vector<float> rows;
   std::vector<int16_t> codes;
   std::vector<float> step;
+  std::vector<int32_t> sums;
   int group, head_dim;
 
   Query(const Kernels& kernels, std::vector<float> values, int group, int head_dim)
       : rows(std::move(values)),
         codes(rows.size()),
         step(static_cast<size_t>(group)),
+        sums(static_cast<size_t>(group)),
         group(group),
         head_dim(head_dim) {
-    kernels.quantize_query(rows.data(), group, head_dim, codes.data(), step.data());
+    kernels.quantize_query(rows.data(), group, head_dim, codes.data(), step.data(), sums.data());
   }
-  QueryGroup view() const { return {group, head_dim, rows.data(), codes.data(), step.data()}; }
+  QueryGroup view() const { return {group, head_dim, rows.data(), codes.data(), step.data(), sums.data()}; }
 };
 
 /// A tile in memory aligned as in a page.

@@ -39,6 +39,7 @@ struct BenchOptions {
   int kl_chunk = 128;
   bool json = false;
   bool quick = false, growth = false;
+  std::vector<std::string> cpu_rows;
 };
 
 /// What a long bench is doing, on a terminal.
@@ -182,7 +183,8 @@ Status bench_weights(const std::shared_ptr<model::Model>& model, const BenchOpti
   weights.rounds = options.rounds;
   weights.prompts = options.prompts;
   weights.progress = Steps();
-  const int longest = std::max(weights.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
+  const int longest =
+      std::max(weights.compared_tokens, *std::max_element(options.prompts.begin(), options.prompts.end()));
   const auto text = read_bench_text(*model, options, longest);
   if (!text.ok()) return text.status();
   const auto rows = eval::measure_weights(model, *text, weights);
@@ -274,6 +276,13 @@ Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions&
   } else {
     cpu.growth.clear();
   }
+  const auto wants = [&](const char* row) {
+    return options.cpu_rows.empty() ||
+           std::find(options.cpu_rows.begin(), options.cpu_rows.end(), row) != options.cpu_rows.end();
+  };
+  if (!wants("attention")) cpu.shapes.clear();
+  if (!wants("decode")) cpu.depths.clear();
+  if (!wants("quality")) cpu.kl_tokens = 0;
   cpu.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
     show(what, done, total);
     return !interrupted();
@@ -385,6 +394,11 @@ Action define_bench(CLI::App& app) {
                  "context")
       ->capture_default_str();
   app.add_flag("--quick", options->quick, "cpu: every row at sizes that mean nothing, to see that it runs");
+  app.add_option("--rows", options->cpu_rows,
+                 "cpu: only these rows: attention, decode (with TTFT and sessions), quality")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"attention", "decode", "quality"}))
+      ->type_name("ROWS");
   app.add_flag("--growth", options->growth, "cpu: decode time against context, 1K to 32K, instead of the other rows");
   app.add_option("--rounds", options->rounds, "speed, lifecycle, profile, cpu: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "eval/contender.h"
+#include "eval/cpu/busy_process.h"
 #include "eval/cpu/cpu_bench.h"
 #include "eval/kl.h"
 
@@ -25,13 +26,14 @@ constexpr PeerSetting kPeerSettings[] = {{"f16", false, "llama.cpp f16, flash at
 
 /// Least ratios wanted, by architecture and depth.
 struct Targets {
-  std::optional<double> decode, of_depth_0, dense, ttft, sessions;
+  std::optional<double> decode, of_depth_0, dense, ttft, sessions, busy;
 };
 Targets targets_of(const std::string& architecture, int depth, bool wanted) {
   Targets t;
   if (!wanted) return t;
   t.dense = 1.5;
   t.sessions = 3;
+  t.busy = 3;
   if (architecture == "llama" && depth == 7900) {
     t.decode = 2.5;
     t.of_depth_0 = 0.75;
@@ -139,6 +141,20 @@ class LongContext {
       ttft.ratio = best / ttft.ours;
       rows.push_back(std::move(ttft));
     }
+    return depth == options_.depths.front() ? beside_busy_process(depth, decoding, target.busy) : Status();
+  }
+
+  /// The decode of at_depth() again, with one more process that wants a core.
+  Status beside_busy_process(int depth, const std::vector<Entry*>& decoding, std::optional<double> target) {
+    const auto busy = BusyProcess::start();
+    if (!busy.ok()) return busy.status();
+    if (Status s = decode(decoding, depth, std::min(3, options_.rounds), std::min(8, options_.decode_tokens));
+        !s.ok()) {
+      return s;
+    }
+    rows.push_back(rate_row("decode beside a busy process",
+                            decoding.front()->name + " at depth " + std::to_string(depth), *decoding.front(),
+                            {decoding.begin() + 2, decoding.end()}, 1, target));
     return {};
   }
 
@@ -380,7 +396,7 @@ CpuBenchOptions CpuBenchOptions::quick(const model::ModelInfo&) {
 }
 
 int CpuBenchOptions::text_tokens() const {
-  int deepest = std::max(screen_tokens, kl_tokens);
+  int deepest = std::max(depths.empty() && growth.empty() ? 0 : screen_tokens, kl_tokens);
   for (const std::vector<int>* list : {&depths, &growth}) {
     for (const int d : *list) deepest = std::max(deepest, d);
   }
@@ -402,7 +418,8 @@ Result<double> estimate_cpu_bench_s(const std::shared_ptr<model::Model>& model, 
   const double step_s = now_s() - start;
 
   // A token at depth costs about twice as much to read as one at the start, and about four times as much to write.
-  double read = 4.0 * options.screen_tokens + 3.0 * options.kl_tokens;
+  const bool screens = !options.depths.empty() || !options.growth.empty();
+  double read = (screens ? 4.0 : 0.0) * options.screen_tokens + 3.0 * options.kl_tokens;
   double written = 0;
   const double steps = (options.rounds + 1.0) * options.decode_tokens;
   for (const int depth : options.depths) {
@@ -429,14 +446,16 @@ Result<std::vector<BenchRow>> measure_long_context(const std::shared_ptr<model::
                                                    std::span<const int32_t> text, const CpuBenchOptions& options) {
   if (Status s = check_text(text, options); !s.ok()) return s;
   LongContext bench(model, text, options);
-  if (Status s = bench.screen(); !s.ok()) return s;
-  for (const int depth : options.depths) {
-    if (Status s = bench.at_depth(depth); !s.ok()) return s;
-  }
   if (!options.depths.empty()) {
+    if (Status s = bench.screen(); !s.ok()) return s;
+    for (const int depth : options.depths) {
+      if (Status s = bench.at_depth(depth); !s.ok()) return s;
+    }
     if (Status s = bench.together(options.depths.front()); !s.ok()) return s;
   }
-  if (Status s = bench.divergence(); !s.ok()) return s;
+  if (options.kl_tokens > 0) {
+    if (Status s = bench.divergence(); !s.ok()) return s;
+  }
   return std::move(bench.rows);
 }
 

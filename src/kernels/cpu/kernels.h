@@ -34,13 +34,19 @@ inline constexpr int kMaxGroup = 16;
 /// Largest magnitude of a quantised query.
 inline constexpr int kQueryCodeMax = 32767;
 
+/// Where dim d's code stands in a row of codes: steps 0 and 2, 1 and 3 of each four are neighbours, as the products of
+/// 16-bit pairs take them (the even and the odd bytes of a unit of format/planar.h).
+constexpr int pair_place(int d) { return (d & ~3) | (d & 1) << 1 | (d & 2) >> 1; }
+
 /// The query heads of one GQA group, prepared once per row and layer.
 struct QueryGroup {
   int group = 0;  ///< query heads that share the KV head, 1 to kMaxGroup
   int head_dim = 0;
   const float* rows = nullptr;     ///< [group][head_dim] fp32 in the codec's frame, attention scale folded in
-  const int16_t* codes = nullptr;  ///< [group][head_dim]: rows[g][d] = step[g] * codes[g][d], |codes| <= 32767
-  const float* step = nullptr;     ///< [group]
+  /// [group][head_dim]: rows[g][d] = step[g] * codes[g][pair_place(d)], |codes| <= 32767
+  const int16_t* codes = nullptr;
+  const float* step = nullptr;    ///< [group]
+  const int32_t* sums = nullptr;  ///< [group] of the codes
 };
 
 struct Kernels {
@@ -62,9 +68,9 @@ struct Kernels {
   std::array<Encode, kKCodecs> k_encode;
   std::array<Encode, kVCodecs> v_encode;
 
-  /// codes, step of a QueryGroup from its rows. step is absmax / kQueryCodeMax; NaN, with the codes 0, for a row that
-  /// holds NaN or infinity; 0 where it would not be a normal number.
-  void (*quantize_query)(const float* rows, int group, int head_dim, int16_t* codes, float* step);
+  /// codes, step and sums of a QueryGroup from its rows. step is absmax / kQueryCodeMax; NaN, with the codes 0, for a row
+  /// that holds NaN or infinity; 0 where it would not be a normal number.
+  void (*quantize_query)(const float* rows, int group, int head_dim, int16_t* codes, float* step, int32_t* sums);
   /// y = H.S.x on n rows in place (format::Rotation::forward / inverse).
   void (*rotate)(float* rows, int n, int head_dim, const float* signs);
   void (*unrotate)(float* rows, int n, int head_dim, const float* signs);

@@ -121,7 +121,7 @@ void v_accumulate_fp8(const uint8_t* tile, int head_dim, int group, const float*
   accumulate_rows(rows.data(), kTileTokens, head_dim, group, kTileTokens, p, acc);
 }
 
-void quantize_query(const float* rows, int group, int head_dim, int16_t* codes, float* step) {
+void quantize_query(const float* rows, int group, int head_dim, int16_t* codes, float* step, int32_t* sums) {
   for (int g = 0; g < group; ++g) {
     const float* row = rows + g * head_dim;
     int16_t* code = codes + g * head_dim;
@@ -134,8 +134,11 @@ void quantize_query(const float* rows, int group, int head_dim, int16_t* codes, 
     step[g] = finite ? largest / kQueryCodeMax : std::numeric_limits<float>::quiet_NaN();
     // A step that is not a normal number cannot carry 15 bits; such a row is zero for every purpose of attention.
     if (finite && step[g] < std::numeric_limits<float>::min()) step[g] = 0;
+    sums[g] = 0;
     for (int d = 0; d < head_dim; ++d) {
-      code[d] = step[g] > 0 ? static_cast<int16_t>(std::nearbyint(row[d] / step[g])) : int16_t{0};
+      const auto rounded = step[g] > 0 ? static_cast<int16_t>(std::nearbyint(row[d] / step[g])) : int16_t{0};
+      code[pair_place(d)] = rounded;
+      sums[g] += rounded;
     }
   }
 }

@@ -95,14 +95,17 @@ HWY_INLINE void load_e4m3(const uint8_t* p, VF out[kParts]) {
 #endif
 }
 
+/// The bits of |x| where they are larger.
+HWY_INLINE VI32 larger_magnitude(VI32 largest, VF x) {
+  const DI32 di;
+  return hn::Max(largest, hn::And(hn::BitCast(di, x), hn::Set(di, 0x7fffffff)));
+}
+
 /// The largest |x| of x[n] as bits, n a multiple of 16: NaN > infinity > finite.
 HWY_INLINE int32_t absmax_bits(const float* x, int n) {
   const DI32 di;
   VI32 largest = hn::Zero(di);
-  for (int i = 0; i < n; i += kLanes) {
-    const auto bits = hn::BitCast(di, hn::LoadU(DF(), x + i));
-    largest = hn::Max(largest, hn::And(bits, hn::Set(di, 0x7fffffff)));
-  }
+  for (int i = 0; i < n; i += kLanes) largest = larger_magnitude(largest, hn::LoadU(DF(), x + i));
   return hn::GetLane(hn::MaxOfLanes(di, largest));
 }
 
