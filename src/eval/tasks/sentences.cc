@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 namespace varve::eval {
 namespace {
+
+constexpr size_t kLongestSentence = 800;
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
@@ -40,9 +43,10 @@ size_t sentence_end(std::string_view text, size_t mark) {
   return next > end && can_begin(text[next]) ? end : 0;
 }
 
-/// Whether the white space in [begin, end) holds an empty line.
-bool has_empty_line(std::string_view text, size_t begin, size_t end) {
-  return std::count(text.begin() + begin, text.begin() + end, '\n') >= 2;
+/// Line ends in the white space [begin, end).
+int64_t line_ends(std::string_view text, size_t begin, size_t end) {
+  const std::string_view space = text.substr(begin, end - begin);
+  return std::count(space.begin(), space.end(), '\n');
 }
 
 }  // namespace
@@ -61,7 +65,8 @@ std::vector<std::string_view> split_sentences(std::string_view text) {
   for (size_t at = skip_space(0); at < text.size();) {
     if (is_space(text[at])) {
       const size_t next = skip_space(at);
-      if (has_empty_line(text, at, next)) cut(next);
+      const int64_t lines = line_ends(text, at, next);
+      if (lines >= 2 || (lines == 1 && at - begin >= kLongestSentence)) cut(next);
       at = next;
       continue;
     }
