@@ -1,6 +1,7 @@
 #include "eval/tasks/haystack.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "eval/tasks/sentences.h"
@@ -64,15 +65,32 @@ std::vector<std::string_view> SentenceText::from(size_t start, int count) const 
   return pieces;
 }
 
-GridDepths::GridDepths(Random& random) : order_(random.sample(kGridPoints, kGridPoints)) {}
+std::vector<int> nearest_boundaries(const std::vector<std::string_view>& pieces, const std::vector<double>& depths) {
+  std::vector<size_t> begins = {0};
+  for (const std::string_view piece : pieces) begins.push_back(begins.back() + piece.size());
+  std::vector<int> nearest;
+  for (const double depth : depths) {
+    const auto at = static_cast<size_t>(depth * double(begins.back()));
+    auto next = std::lower_bound(begins.begin(), begins.end(), at);
+    if (next != begins.begin() && *next - at > at - *std::prev(next)) --next;
+    nearest.push_back(static_cast<int>(next - begins.begin()));
+  }
+  return nearest;
+}
 
-std::vector<int> GridDepths::positions(int pieces, int needles) const {
-  std::vector<int> taken;
+GridDepths::GridDepths(Random& random) {
+  for (const size_t point : random.sample(kGridPoints, kGridPoints))
+    points_.push_back(double(point) / (kGridPoints - 1));
+}
+
+std::vector<int> GridDepths::positions(const std::vector<std::string_view>& pieces, int needles) const {
+  std::vector<int> candidates = nearest_boundaries(pieces, points_);
+  for (size_t i = 0; i <= pieces.size(); ++i) candidates.push_back(static_cast<int>(i));
   const auto wanted = static_cast<size_t>(needles);
-  const auto place = [&](size_t point) { return static_cast<int>(point) * pieces / (kGridPoints - 1); };
-  for (size_t i = 0; i < order_.size() && taken.size() < wanted; ++i)
-    if (const int at = place(order_[i]); std::find(taken.begin(), taken.end(), at) == taken.end()) taken.push_back(at);
-  for (size_t i = 0; taken.size() < wanted; ++i) taken.push_back(place(order_[i % order_.size()]));
+  std::vector<int> taken;
+  for (size_t i = 0; i < candidates.size() && taken.size() < wanted; ++i)
+    if (std::find(taken.begin(), taken.end(), candidates[i]) == taken.end()) taken.push_back(candidates[i]);
+  while (taken.size() < wanted) taken.push_back(0);
   return taken;
 }
 

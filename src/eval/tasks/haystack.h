@@ -46,17 +46,22 @@ class SentenceText {
   std::vector<std::string_view> sentences_;
 };
 
+/// For each depth in [0, 1], the number 0..size of the piece that begins nearest to that share of the bytes; size: the
+/// end. Bytes stand in for tokens, which would have to be counted for every size that is tried.
+std::vector<int> nearest_boundaries(const std::vector<std::string_view>& pieces, const std::vector<double>& depths);
+
 /// Depths for needles in a haystack whose size is not known yet: points of a grid of 40 from 0 to 1 in random order,
 /// the same for every size.
 class GridDepths {
  public:
   explicit GridDepths(Random& random);
 
-  /// Positions 0..pieces of at most 40 needles; all different when pieces >= needles - 1.
-  std::vector<int> positions(int pieces, int needles) const;
+  /// Boundaries for at most 40 needles: nearest to the first points whose boundary is still free, then any free ones;
+  /// all different when there are as many boundaries as needles.
+  std::vector<int> positions(const std::vector<std::string_view>& pieces, int needles) const;
 
  private:
-  std::vector<size_t> order_;
+  std::vector<double> points_;
 };
 
 }  // namespace varve::eval

@@ -102,7 +102,7 @@ Draft draft_niah(const std::string& task, const NiahKind& kind, const Source& so
   draft.min_units = static_cast<int>(needles.size());
   const auto place = [needles, depths](const std::vector<std::string_view>& pieces) {
     std::vector<Needle> placed = needles;
-    const std::vector<int> at = depths.positions(static_cast<int>(pieces.size()), static_cast<int>(placed.size()));
+    const std::vector<int> at = depths.positions(pieces, static_cast<int>(placed.size()));
     for (size_t i = 0; i < placed.size(); ++i) placed[i].before = at[i];
     return insert_needles(pieces, placed);
   };

@@ -29,11 +29,12 @@ struct Chain {
 };
 
 Haystack hide(const Chain& chain, const GridDepths& depths, int lines) {
-  std::vector<int> at = depths.positions(lines, kHops + 1);
+  const std::vector<std::string_view> noise = noise_lines(lines);
+  std::vector<int> at = depths.positions(noise, kHops + 1);
   std::sort(at.begin(), at.end());  // the chain is told in its order
   std::vector<Needle> needles;
   for (size_t i = 0; i < at.size(); ++i) needles.push_back({chain.assignment(i), at[i]});
-  return insert_needles(noise_lines(lines), needles);
+  return insert_needles(noise, needles);
 }
 
 std::string preamble() {
