@@ -1,8 +1,10 @@
 #include "eval/tasks/haystack.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "eval/tasks/sentences.h"
 
@@ -51,10 +53,14 @@ std::vector<double> token_depths(std::string_view text, const std::vector<size_t
   return depths;
 }
 
-SentenceText::SentenceText(const Document& document)
+SentenceText::SentenceText(const Document& document, CountTokens count)
     // However the document ends, its last sentence must not run into what follows it.
-    : name_(document.name), text_(std::string(trimmed(document.text)) + "\n\n"), sentences_(split_sentences(text_)) {
+    : name_(document.name),
+      text_(std::string(trimmed(document.text)) + "\n\n"),
+      sentences_(split_sentences(text_)),
+      count_(std::move(count)) {
   if (trimmed(text_).empty()) sentences_.clear();
+  tokens_.assign(sentences_.size(), -1);
 }
 
 std::vector<std::string_view> SentenceText::from(size_t start, int count) const {
@@ -65,12 +71,23 @@ std::vector<std::string_view> SentenceText::from(size_t start, int count) const 
   return pieces;
 }
 
-std::vector<int> nearest_boundaries(const std::vector<std::string_view>& pieces, const std::vector<double>& depths) {
-  std::vector<size_t> begins = {0};
-  for (const std::string_view piece : pieces) begins.push_back(begins.back() + piece.size());
+std::vector<int> SentenceText::tokens_from(size_t start, int count) const {
+  std::vector<int> tokens;
+  tokens.reserve(static_cast<size_t>(count));
+  for (size_t i = start; i < start + static_cast<size_t>(count); ++i) {
+    int& known = tokens_[i % sentences_.size()];
+    if (known < 0) known = count_(sentences_[i % sentences_.size()]);
+    tokens.push_back(known);
+  }
+  return tokens;
+}
+
+std::vector<int> nearest_boundaries(const std::vector<int>& tokens, const std::vector<double>& depths) {
+  std::vector<int64_t> begins = {0};
+  for (const int count : tokens) begins.push_back(begins.back() + count);
   std::vector<int> nearest;
   for (const double depth : depths) {
-    const auto at = static_cast<size_t>(depth * double(begins.back()));
+    const auto at = static_cast<int64_t>(depth * double(begins.back()));
     auto next = std::lower_bound(begins.begin(), begins.end(), at);
     if (next != begins.begin() && *next - at > at - *std::prev(next)) --next;
     nearest.push_back(static_cast<int>(next - begins.begin()));
@@ -83,9 +100,9 @@ GridDepths::GridDepths(Random& random) {
     points_.push_back(double(point) / (kGridPoints - 1));
 }
 
-std::vector<int> GridDepths::positions(const std::vector<std::string_view>& pieces, int needles) const {
-  std::vector<int> candidates = nearest_boundaries(pieces, points_);
-  for (size_t i = 0; i <= pieces.size(); ++i) candidates.push_back(static_cast<int>(i));
+std::vector<int> GridDepths::positions(const std::vector<int>& tokens, int needles) const {
+  std::vector<int> candidates = nearest_boundaries(tokens, points_);
+  for (size_t i = 0; i <= tokens.size(); ++i) candidates.push_back(static_cast<int>(i));
   const auto wanted = static_cast<size_t>(needles);
   std::vector<int> taken;
   for (size_t i = 0; i < candidates.size() && taken.size() < wanted; ++i)

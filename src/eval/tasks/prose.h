@@ -14,11 +14,10 @@ inline void hide_in_prose(Draft& draft, const Source& source, Random& random, st
   draft.max_units = source.text->size();
   const size_t start = random.below(static_cast<uint64_t>(source.text->size()));
   draft.fill = [text = source.text, start, needles = std::move(needles), depths = std::move(depths)](int sentences) {
-    const std::vector<std::string_view> pieces = text->from(start, sentences);
-    const std::vector<int> at = nearest_boundaries(pieces, depths);
+    const std::vector<int> at = nearest_boundaries(text->tokens_from(start, sentences), depths);
     std::vector<Needle> placed;
     for (size_t i = 0; i < needles.size(); ++i) placed.push_back({needles[i], at[i]});
-    return insert_needles(pieces, placed);
+    return insert_needles(text->from(start, sentences), placed);
   };
 }
 

@@ -29,12 +29,11 @@ struct Chain {
 };
 
 Haystack hide(const Chain& chain, const GridDepths& depths, int lines) {
-  const std::vector<std::string_view> noise = noise_lines(lines);
-  std::vector<int> at = depths.positions(noise, kHops + 1);
+  std::vector<int> at = depths.positions(std::vector<int>(static_cast<size_t>(lines), 1), kHops + 1);
   std::sort(at.begin(), at.end());  // the chain is told in its order
   std::vector<Needle> needles;
   for (size_t i = 0; i < at.size(); ++i) needles.push_back({chain.assignment(i), at[i]});
-  return insert_needles(noise, needles);
+  return insert_needles(noise_lines(lines), needles);
 }
 
 std::string preamble() {
