@@ -17,7 +17,7 @@ enum class Scorer {
   kChoiceLetter,    ///< 1 when the answer says "The correct answer is (X)", X = references[0]
   kF1,              ///< best token F1 over the references (LongBench)
   kRougeL,          ///< best ROUGE-L F over the references (LongBench)
-  kAccuracy,        ///< LongBench classification: references[0] is named and no other of `choices`
+  kAccuracy,        ///< LongBench classification: 1 / (classes named) when references[0] is one of them
   kCopy,            ///< teacher-forced likelihood of references[0]; nothing is generated (echo)
 };
 
@@ -34,7 +34,9 @@ struct Item {
   std::vector<std::string> choices;
   int answer_tokens = 128;  ///< most tokens to generate; 0 where nothing is generated
   Scorer scorer = Scorer::kContains;
-  std::vector<double> depths;  ///< of what is asked for, as fractions of the haystack's tokens
+  std::vector<double> depths;    ///< of what is asked for, as fractions of the haystack's tokens
+  bool first_line_only = false;  ///< only the first line of the answer counts (LongBench's few-shot datasets)
+  int dropped_tokens = 0;        ///< of a loaded document's middle, so that it fits the length
 };
 
 }  // namespace varve::eval
