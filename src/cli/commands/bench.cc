@@ -39,7 +39,7 @@ struct BenchOptions {
   int kl_chunk = 128;
   bool json = false;
   bool quick = false, growth = false;
-  std::vector<std::string> cpu_rows;
+  std::vector<std::string> cpu_rows, cpu_depths;
 };
 
 /// What a long bench is doing, on a terminal.
@@ -280,6 +280,17 @@ Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions&
     return options.cpu_rows.empty() ||
            std::find(options.cpu_rows.begin(), options.cpu_rows.end(), row) != options.cpu_rows.end();
   };
+  if (!options.cpu_depths.empty()) cpu.depths.clear();
+  for (const std::string& text : options.cpu_depths) {
+    const auto depth = parse_tokens(text);
+    if (!depth.ok()) return depth.status();
+    const int most = model->info().context_train - cpu.decode_tokens;
+    if (*depth < 1 || *depth > most) {
+      return invalid_argument("--depths " + text + ": a decode row wants 1 to " + std::to_string(most) +
+                              " tokens of context, " + std::to_string(cpu.decode_tokens) + " less than the model's");
+    }
+    cpu.depths.push_back(*depth);
+  }
   if (!wants("attention")) cpu.shapes.clear();
   if (!wants("decode")) cpu.depths.clear();
   if (!wants("quality")) cpu.kl_tokens = 0;
@@ -399,6 +410,9 @@ Action define_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"attention", "decode", "quality"}))
       ->type_name("ROWS");
+  app.add_option("--depths", options->cpu_depths, "cpu: contexts of the decode rows [7900, or 8192 and 16384]")
+      ->delimiter(',')
+      ->type_name("TOKENS");
   app.add_flag("--growth", options->growth, "cpu: decode time against context, 1K to 32K, instead of the other rows");
   app.add_option("--rounds", options->rounds, "speed, lifecycle, profile, cpu: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))

@@ -4,6 +4,7 @@
 #include "base/median.h"
 #include "base/system.h"
 #include "eval/cpu/cpu_bench.h"
+#include "eval/cpu/instruction_bound.h"
 
 namespace varve::eval {
 namespace {
@@ -30,6 +31,14 @@ class AttentionRows {
  public:
   AttentionRows(Runner& runner, const kernels::Kernels& kernels, const CpuBenchOptions& options)
       : runner_(runner), kernels_(kernels), options_(options) {}
+
+  void add_clock() {
+    if (!clock_) return;
+    rows.push_back({.suite = "machine",
+                    .name = "clock, from additions that wait for one another",
+                    .unit = "GHz",
+                    .ours = *clock_ / 1e9});
+  }
 
   Status add(const AttentionShape& shape, bool resident) {
     const AttentionData data = random_attention(shape);
@@ -94,8 +103,16 @@ class AttentionRows {
                     .name = at + " " + format,
                     .unit = "GB/s",
                     .ours = m.bytes / m.seconds / 1e9,
-                    .peers = {{"streaming read of the same bytes", m.bandwidth / 1e9}},
-                    .ratio = m.bytes / m.seconds / m.bandwidth};
+                    .peers = {{"streaming read of the same bytes", m.bandwidth / 1e9}}};
+      double bound = m.bandwidth;
+      const std::string name(format);
+      const auto instructions = instruction_bound(kernels_.name, name.substr(0, name.find('.')), shape, m.bytes,
+                                                  clock_.value_or(0), runner_.threads());
+      if (clock_ && instructions) {
+        read.peers["instruction bound"] = *instructions / 1e9;
+        bound = std::min(bound, *instructions);
+      }
+      read.ratio = m.bytes / m.seconds / bound;
       if (!resident && options_.targets && std::string(format).starts_with("k4v3")) read.target = 0.75;
       rows.push_back(std::move(read));
     }
@@ -137,6 +154,7 @@ class AttentionRows {
   Runner& runner_;
   const kernels::Kernels& kernels_;
   const CpuBenchOptions& options_;
+  const std::optional<double> clock_ = measured_clock();
   std::vector<double> exact_;
   int done_ = 0;
 };
@@ -149,6 +167,7 @@ Result<std::vector<BenchRow>> measure_attention(const CpuBenchOptions& options) 
   auto runner = Runner::create(options.threads > 0 ? options.threads : processor_count());
   if (!runner.ok()) return runner.status();
   AttentionRows rows(**runner, **kernels, options);
+  if (!options.shapes.empty()) rows.add_clock();
   for (const bool resident : {false, true}) {
     for (const AttentionShape& shape : options.shapes) {
       if (Status s = rows.add(shape, resident); !s.ok()) return s;
