@@ -29,6 +29,7 @@ Result<Tokens> PromptMaker::tokens(const Item& item, const std::string& question
   if (!template_) return model::tokenize(model_, user + answer, true, false);
   model::ChatOptions options;
   options.now_seconds = kDate;
+  options.enable_thinking = false;  // answers are short and scored as they are
   auto prompt = template_->apply({{.role = "user", .content = user}}, options);
   if (!prompt.ok()) return prompt.status();
   prompt->text += answer;
