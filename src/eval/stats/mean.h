@@ -22,7 +22,7 @@ MeanInterval paired_t(std::span<const double> differences, double confidence = 0
 
 struct BootstrapOptions {
   uint64_t seed = 1;
-  int resamples = 10000;
+  int resamples = 9999;
   double confidence = 0.95;
 };
 
