@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/clock.h"
 #include "base/sha256.h"
@@ -175,12 +176,14 @@ Result<double> Evaluation::estimate_s() const {
 Status Evaluation::run(const EvalProgress& progress) {
   Team team(model_, options_, store_);
   team.report_to(progress, remaining().tokens());
-  const auto context_for = [&](int length) {
-    return std::min(length + kContextSlack, model_->info().context_train);
-  };
+  std::map<int, int> longest;  // by length: whole benchmark prompts may say little about theirs
+  for (const Group& g : plan_.groups) longest[g.length] = std::max({longest[g.length], g.length, g.tokens});
+  for (const Slice& s : plan_.slices) longest[s.length] = s.length;
   int length = 0;
   const auto enter = [&](int next) {
-    if (next != length) team.start_length(context_for(next));
+    if (next != length) {
+      team.start_length(std::min(longest[next] + kContextSlack, model_->info().context_train));
+    }
     length = next;
   };
   for (size_t g = 0; g < plan_.groups.size(); ++g) {

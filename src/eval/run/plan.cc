@@ -121,6 +121,7 @@ Result<Group> make_group(const model::Model& model, const PromptMaker& prompts, 
                               " tokens with its answer; the model's context is " +
                               std::to_string(model.info().context_train));
     }
+    group.tokens = std::max(group.tokens, static_cast<int>(tokens));
     group.questions.push_back(std::move(*question));
   }
   return group;

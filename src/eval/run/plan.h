@@ -58,6 +58,7 @@ struct Group {
   int length = 0;
   Tokens shared;
   std::vector<Question> questions;
+  int tokens = 0;  ///< of the longest prompt with its answer
 };
 
 /// A piece of a text of the kld suite.

@@ -106,6 +106,7 @@ Json record_json(const Record& r) {
     }
     json["strata"] = std::move(strata);
   }
+  json["context_tokens"] = r.context_tokens;
   json["kv"] = bytes_json(r.bytes);
   json["fallbacks"] = Json::object();
   for (const auto& [reason, count] : r.fallbacks) json["fallbacks"][reason] = count;
@@ -141,6 +142,7 @@ Result<Record> parse_record(const Json& json) {
         s.at("same_top1").get_to(stratum.same_top);
       }
     }
+    json.at("context_tokens").get_to(r.context_tokens);
     r.bytes = parse_bytes(json.at("kv"));
     for (const auto& [reason, count] : json.at("fallbacks").items()) r.fallbacks[reason] = count.get<uint64_t>();
     json.at("seconds").get_to(r.seconds);

@@ -43,7 +43,8 @@ struct Record {
   Divergences divergence;            ///< from the dense arm
   Divergences peer_divergence;       ///< of a peer, from libllama's own f16 cache; empty otherwise
   std::map<std::string, Stratum> strata;
-  ArmBytes bytes;  ///< after reading the context, with nothing branched off yet
+  int context_tokens = 0;  ///< that `bytes` hold
+  ArmBytes bytes;          ///< after reading the context, with nothing branched off yet
   Fallbacks fallbacks;
   double seconds = 0;  ///< that the arm took; of the context, its share of the items that share it
 };

@@ -102,6 +102,7 @@ class GroupRun {
     r.prompt_tokens = question.prompt_tokens;
     r.references = question.item.references;
     r.depths = question.item.depths;
+    r.context_tokens = static_cast<int>(group_.shared.size());
     r.bytes = read_[i].bytes;
     return r;
   }

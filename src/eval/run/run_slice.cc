@@ -144,6 +144,7 @@ class SliceRun {
       record.length = slice_.length;
       record.prompt_sha256 = slice_.sha256;
       record.prompt_tokens = static_cast<int>(slice_.tokens.size());
+      record.context_tokens = record.prompt_tokens - 1;
       record.bytes = arms_[r]->bytes();
       record.fallbacks = difference(arms_[r]->fallbacks(), before_[r]);
       if (Status s = team_.store().add(std::move(record)); !s.ok()) return s;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "eval/random.h"
 #include "eval/run/plan.h"
 #include "eval/run/record.h"
 #include "model/text.h"
@@ -8,14 +9,6 @@ namespace varve::eval {
 namespace {
 
 constexpr int kDraws = 32;  // for a place that no earlier slice has; the last draw is taken as it is
-
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-uint64_t next_random(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 struct Text {
   Tokens tokens;
@@ -43,11 +36,11 @@ Result<std::vector<Slice>> make_slices(const model::Model& model, const std::vec
   for (int i = 0; i < n; ++i) {
     const size_t d = static_cast<size_t>(i) % documents.size();
     Text& text = texts[d];
-    uint64_t state = seed * 0x100000001b3u + static_cast<uint64_t>(i);
+    Random random = Random::named(seed, documents[d].name + "/" + std::to_string(i));
     const size_t places = text.tokens.size() - own + 1;
     size_t start = 0;
     for (int draw = 0; draw < kDraws; ++draw) {
-      start = static_cast<size_t>(next_random(state) % places);
+      start = static_cast<size_t>(random.below(places));
       const auto overlaps = [&](size_t other) { return start < other + own && other < start + own; };
       if (std::ranges::none_of(text.starts, overlaps)) break;
     }
