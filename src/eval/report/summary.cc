@@ -264,7 +264,7 @@ Summary summarize_records(const Json& identity, const std::vector<Record>& recor
   return out;
 }
 
-Json summary_json(const Summary& summary, const std::string& command) {
+Json summary_json(const Summary& summary, const Json& identity, const std::string& command) {
   const BuildInfo& build = build_info();
   const MachineInfo machine = machine_info();
   Json arms = Json::array(), tasks = Json::array();
@@ -278,6 +278,7 @@ Json summary_json(const Summary& summary, const std::string& command) {
           {"tasks", std::move(tasks)},
           {"model_digest", summary.model_digest},
           {"command", command},
+          {"run", identity},
           {"build",
            {{"version", build.version},
             {"build_type", build.build_type},

@@ -58,6 +58,7 @@ struct Summary {
 Summary summarize_records(const nlohmann::ordered_json& identity, const std::vector<Record>& records);
 
 /// The document of summary.json (docs/json.md): build and machine are those of this process.
-nlohmann::ordered_json summary_json(const Summary& summary, const std::string& command);
+nlohmann::ordered_json summary_json(const Summary& summary, const nlohmann::ordered_json& identity,
+                                    const std::string& command);
 
 }  // namespace varve::eval
