@@ -31,7 +31,8 @@ Result<std::vector<std::string>> task_names(std::string_view suite);
 
 /// Haystack i depends on seed, task, length and i, not on n: a run of 32 begins with the run of 8. The same options
 /// give the same bytes on every platform. Every item keeps
-///   template_tokens + count(context) + count(question) + count(answer_prefix) + answer_tokens <= length.
+///   template_tokens + count(context) + count(question) + count(answer_prefix) + answer <= length,
+/// where answer is answer_tokens or, where nothing is generated, the longest reference or choice.
 /// Items of one haystack share `group` and `context`, also across tasks where the haystack is the same
 /// (linkbench_direct and linkbench_chain, the tasks of docmcq).
 /// @return kInvalidArgument: unknown suite or task (lists the valid ones), n or length not positive, no document where
