@@ -51,6 +51,22 @@ std::string layer_range(int first, int last) {
   return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
 }
 
+/// A record of many small objects: one line a key, one line an element of an array of objects.
+std::string calibration_text(const Json& record) {
+  std::string out = "{";
+  for (const auto& [key, value] : record.items()) {
+    out += (out.size() == 1 ? "\n    " : ",\n    ") + Json(key).dump() + ": ";
+    const bool rows = value.is_array() && !value.empty() && value.front().is_object();
+    if (!rows) {
+      out += value.dump();
+      continue;
+    }
+    for (size_t i = 0; i < value.size(); ++i) out += (i == 0 ? "[\n      " : ",\n      ") + value[i].dump();
+    out += "\n    ]";
+  }
+  return out + "\n  }";
+}
+
 Status parse_layer_range(const std::string& text, int& first, int& last) {
   const size_t dots = text.find("..");
   const std::string a = text.substr(0, dots), b = dots == std::string::npos ? a : text.substr(dots + 2);
@@ -343,8 +359,12 @@ std::string Profile::to_json() const {
     }
     root["layers"] = std::move(list);
   }
-  if (!calibration.empty()) root["calibration"] = Json::parse(calibration, nullptr, /*allow_exceptions=*/false);
-  return root.dump(2) + "\n";
+  std::string text = root.dump(2);
+  if (!calibration.empty()) {
+    text.resize(text.size() - 2);  // "\n}"
+    text += ",\n  \"calibration\": " + calibration_text(Json::parse(calibration, nullptr, false)) + "\n}";
+  }
+  return text + "\n";
 }
 
 Status Profile::validate() const {
@@ -392,7 +412,7 @@ Status Profile::set_calibration(std::string_view json) {
   const bool named = record.is_object() && model != record.end() && model->is_object() && model->contains("digest") &&
                      (*model)["digest"].is_string() && !(*model)["digest"].get<std::string>().empty();
   if (!named) return invalid_argument("profile: \"calibration\" names no model: \"model\": {\"digest\": ...} is missing");
-  calibration = json;
+  calibration = record.dump();
   model_digest = (*model)["digest"].get<std::string>();
   return {};
 }
