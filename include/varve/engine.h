@@ -113,6 +113,11 @@ class Engine {
   /// kInvalidArgument: another model, an engine that is not dense, no such session, or this very engine;
   /// kContextOverflow, kResourceExhausted with the numbers.
   Result<SessionId> adopt(const Engine& dense, SessionId session);
+  /// Keys (after RoPE) and values of positions [begin, end) of one model layer in a session of a dense engine, for
+  /// whoever measures formats: k, v become [end - begin][kv_heads][head_dim]. Where a sliding window has let a row go,
+  /// its key is NaN and its value 0. kInvalidArgument: not a dense engine, no such session, layer or positions.
+  Status read_rows(SessionId session, int layer, int begin, int end, std::vector<float>& k,
+                   std::vector<float>& v) const;
   /// Frees what only this session holds. Unknown ids are ignored.
   void finish(SessionId session);
   /// Keeps at most the first `tokens` tokens; returns how many could be kept (a sealed tile cannot be cut, so the

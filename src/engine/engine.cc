@@ -368,6 +368,25 @@ Result<SessionId> Engine::adopt(const Engine& dense, SessionId source) {
   return *id;
 }
 
+Status Engine::read_rows(SessionId session, int layer, int begin, int end, std::vector<float>& k,
+                         std::vector<float>& v) const {
+  const Impl& e = *impl_;
+  if (!e.options.profile.is_dense()) {
+    return invalid_argument("rows of profile " + e.options.profile.name + " cannot be read: it is not dense");
+  }
+  const auto it = e.sessions.find(session);
+  if (it == e.sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  if (layer < 0 || layer >= e.model->info().layers || e.plan.class_of_layer[size_t(layer)] < 0) {
+    return invalid_argument("layer " + count(layer) + " owns no keys and values");
+  }
+  if (begin < 0 || end < begin || size_t(end) > it->second.tokens.size()) {
+    return invalid_argument("positions " + count(begin) + " to " + count(end) + " of a session of " +
+                            count(int64_t(it->second.tokens.size())) + " tokens");
+  }
+  engine::DenseRows(e.plan, *e.cache, session, *e.kernels).read(layer, begin, end, k, v);
+  return {};
+}
+
 void Engine::finish(SessionId session) {
   Impl& e = *impl_;
   if (e.sessions.erase(session) == 0) return;

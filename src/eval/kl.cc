@@ -30,7 +30,7 @@ Result<Arm> make_arm(const std::shared_ptr<model::Model>& model, const Profile& 
   engine_options.threads = options.threads;
   engine_options.chunk_tokens = chunk_tokens;
   engine_options.kernel = options.kernel;
-  engine_options.weight_gemm = "ggml";  // one arithmetic for every chunk size, so that the floor is about attention
+  engine_options.weight_gemm = options.weight_gemm;
   auto engine = Engine::create(model, engine_options);
   if (!engine.ok()) return engine.status();
   Arm arm;

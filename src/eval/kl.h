@@ -26,6 +26,9 @@ struct KlOptions {
   int skip_tokens = -1;    ///< first positions not compared; -1: a quarter of the text, at most 1,024
   int threads = 0;
   std::string kernel;
+  /// Of every arm (EngineOptions). "ggml": one arithmetic for every step size, libllama's; "fp32" has no floor to speak of
+  /// in steps of 64 tokens and more, over a model that was loaded without repacking.
+  std::string weight_gemm = "ggml";
   std::function<bool(int done, int total)> progress;  ///< tokens; false cancels
 };
 

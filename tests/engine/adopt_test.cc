@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/tiny_engine.h"
 
 namespace varve {
@@ -103,6 +105,23 @@ TEST_P(Adopt, LargerPagesThanTheDenseEnginesLoseNothingThatIsRead) {
   const auto adopted = e->adopt(*from_engine, from);
   ASSERT_TRUE(adopted.ok()) << adopted.status().message();
   EXPECT_LT(TinyEngine::kl(next(*from_engine, from, text(900, 1)), next(*e, *adopted, text(900, 1))), 1e-2);
+}
+
+TEST_P(Adopt, RowsThatAWindowLetGoAreLostKeys) {
+  const SessionId from = dense_->start().value();
+  next(*dense_, from, text(0, 900));
+  std::vector<float> k, v;
+  for (const model::LayerInfo& l : model_->info().kv_layers) {
+    ASSERT_TRUE(dense_->read_rows(from, l.layer, 0, 900, k, v).ok());
+    const size_t row = size_t(l.kv_heads) * size_t(l.head_dim);
+    ASSERT_EQ(k.size(), 900 * row);
+    const bool gone = l.window > 0 && l.window < 300;
+    EXPECT_EQ(std::isnan(k[100 * row]), gone) << "layer " << l.layer << ", window " << l.window;
+    EXPECT_TRUE(std::isfinite(v[100 * row]));
+    EXPECT_TRUE(std::isfinite(k[899 * row]));
+  }
+  EXPECT_EQ(dense_->read_rows(from, 0, 0, 901, k, v).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(dense_->read_rows(from, 99, 0, 1, k, v).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_P(Adopt, LeavesNothingInThePrefixCache) {
