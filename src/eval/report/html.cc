@@ -124,7 +124,34 @@ std::string sensitivity(const LayerSensitivity& s) {
 
 }  // namespace
 
-HeatMap depth_map(const std::vector<Record>& records, int length) {
+std::optional<LayerSensitivity> layer_sensitivity(const Profile& profile) {
+  const auto record = nlohmann::ordered_json::parse(profile.calibration, nullptr, false);
+  if (!record.is_object() || !record.contains("layers") || !record["layers"].is_array()) return {};
+  LayerSensitivity out;
+  out.profile = profile.name;
+  for (const auto& layer : record["layers"]) {
+    if (!layer.is_object()) return {};
+    out.layers.push_back(layer.contains("layer") ? layer["layer"].dump() : "?");
+    for (const char* side : {"k", "v"}) {
+      if (!layer.contains(side) || !layer[side].is_object()) continue;
+      for (const auto& [codec, cost] : layer[side].items()) {
+        const size_t row = static_cast<size_t>(std::ranges::find(out.codecs, side + codec) - out.codecs.begin());
+        if (row == out.codecs.size()) {
+          out.codecs.push_back(side + codec);
+          out.kl.emplace_back();
+        }
+        out.kl[row].resize(out.layers.size());
+        if (cost.is_object() && cost.contains("kl") && cost["kl"].is_number()) {
+          out.kl[row].back() = cost["kl"].get<double>();
+        }
+      }
+    }
+  }
+  for (auto& row : out.kl) row.resize(out.layers.size());
+  return out.codecs.empty() ? std::nullopt : std::optional(out);
+}
+
+HeatMap depth_map(const std::vector<ItemRecord>& records, int length) {
   struct Mean {
     double sum = 0;
     int n = 0;
@@ -135,7 +162,7 @@ HeatMap depth_map(const std::vector<Record>& records, int length) {
   map.percent = true;
   for (size_t b = 0; b < kDepthBins; ++b) map.columns.push_back(print("%zu0%%", b));
   std::vector<std::vector<Mean>> means;
-  for (const Record& r : records) {
+  for (const ItemRecord& r : records) {
     if (r.length != length || r.depths.empty()) continue;
     size_t row = static_cast<size_t>(std::ranges::find(map.rows, r.arm) - map.rows.begin());
     if (row == map.rows.size()) {
@@ -156,7 +183,7 @@ HeatMap depth_map(const std::vector<Record>& records, int length) {
   return map;
 }
 
-std::string html_report(const Summary& summary, const std::vector<Record>& records,
+std::string html_report(const Summary& summary, const std::vector<ItemRecord>& records,
                         const std::vector<LayerSensitivity>& sensitivities, const std::string& command) {
   const BuildInfo& build = build_info();
   const std::string title = summary.suite + " on " + summary.model;

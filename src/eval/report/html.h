@@ -18,10 +18,13 @@ struct LayerSensitivity {
   std::vector<std::vector<std::optional<double>>> kl;      ///< [codecs][layers], nats a token
 };
 
-/// Score by depth and arm: one cell a tenth of the context, over the items that ask for something there.
-HeatMap depth_map(const std::vector<Record>& records, int length);
+/// Nothing when the profile was not calibrated.
+std::optional<LayerSensitivity> layer_sensitivity(const Profile& profile);
 
-std::string html_report(const Summary& summary, const std::vector<Record>& records,
+/// Score by depth and arm: one cell a tenth of the context, over the items that ask for something there.
+HeatMap depth_map(const std::vector<ItemRecord>& records, int length);
+
+std::string html_report(const Summary& summary, const std::vector<ItemRecord>& records,
                         const std::vector<LayerSensitivity>& sensitivities, const std::string& command);
 
 }  // namespace varve::eval

@@ -14,7 +14,7 @@ namespace varve::eval {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Pick = std::vector<const Record*>;
+using Pick = std::vector<const ItemRecord*>;
 
 constexpr const char* kAllTasks = "all";
 
@@ -26,7 +26,7 @@ double mean_kl(const Divergences& d) {
 
 ArmRow arm_row(const Pick& records, uint64_t seed) {
   ArmRow row;
-  const Record& first = *records[0];
+  const ItemRecord& first = *records[0];
   row.arm = first.arm;
   row.mode = first.mode;
   row.profile_digest = first.profile_digest;
@@ -36,7 +36,7 @@ ArmRow arm_row(const Pick& records, uint64_t seed) {
   std::vector<std::string> groups;
   double same = 0, nll = 0, nll_reference = 0, peer_sum = 0, peer_same = 0, peer_n = 0;
   double tokens = 0, dense = 0, physical = 0, payload = 0, metadata = 0, scratch = 0, allocated = 0;
-  for (const Record* r : records) {
+  for (const ItemRecord* r : records) {
     const Divergences& d = r->divergence;
     all.insert(all.end(), d.kl.begin(), d.kl.end());
     if (!d.kl.empty()) {
@@ -95,7 +95,7 @@ ArmRow arm_row(const Pick& records, uint64_t seed) {
   return row;
 }
 
-bool is_binary(const Record& r) { return r.score == 0 || r.score == 1; }
+bool is_binary(const ItemRecord& r) { return r.score == 0 || r.score == 1; }
 
 /// records and dense: the same items in the same order.
 TaskRow task_row(const std::string& task, const Pick& records, const Pick& dense, uint64_t seed) {
@@ -139,21 +139,21 @@ TaskRow task_row(const std::string& task, const Pick& records, const Pick& dense
 
 /// Values in the order in which they first appear.
 template <typename T, typename Key>
-std::vector<T> distinct(const std::vector<Record>& records, const Key& key) {
+std::vector<T> distinct(const std::vector<ItemRecord>& records, const Key& key) {
   std::vector<T> out;
-  for (const Record& r : records) {
+  for (const ItemRecord& r : records) {
     if (std::ranges::find(out, key(r)) == out.end()) out.push_back(key(r));
   }
   return out;
 }
 
 /// Records in the order of their ids, so that nothing depends on when each was done.
-Pick pick(const std::vector<Record>& records, const std::string& arm, int length, const std::string& task) {
+Pick pick(const std::vector<ItemRecord>& records, const std::string& arm, int length, const std::string& task) {
   Pick out;
-  for (const Record& r : records) {
+  for (const ItemRecord& r : records) {
     if (r.arm == arm && r.length == length && (task == kAllTasks || r.task == task)) out.push_back(&r);
   }
-  std::ranges::sort(out, {}, [](const Record* r) { return r->id; });
+  std::ranges::sort(out, {}, [](const ItemRecord* r) { return r->id; });
   return out;
 }
 
@@ -234,17 +234,17 @@ Json task_json(const TaskRow& t) {
 
 }  // namespace
 
-Summary summarize_records(const Json& identity, const std::vector<Record>& records) {
+Summary summarize_records(const Json& identity, const std::vector<ItemRecord>& records) {
   Summary out;
   out.suite = identity.at("suite").get<std::string>();
   out.mode = identity.at("mode").get<std::string>();
   out.model = identity.at("model").get<std::string>();
   out.model_digest = identity.at("model_digest").get<std::string>();
   out.seed = identity.at("seed").get<uint64_t>();
-  auto lengths = distinct<int>(records, [](const Record& r) { return r.length; });
+  auto lengths = distinct<int>(records, [](const ItemRecord& r) { return r.length; });
   std::ranges::sort(lengths);
-  const auto arms = distinct<std::string>(records, [](const Record& r) { return r.arm; });
-  auto tasks = distinct<std::string>(records, [](const Record& r) { return r.task; });
+  const auto arms = distinct<std::string>(records, [](const ItemRecord& r) { return r.arm; });
+  auto tasks = distinct<std::string>(records, [](const ItemRecord& r) { return r.task; });
   if (tasks.size() > 1) tasks.push_back(kAllTasks);
   const bool kld = out.suite == kKldSuite;
   for (const int length : lengths) {

@@ -55,7 +55,7 @@ struct Summary {
 };
 
 /// identity: what run_identity() says. seed: of the bootstrap as well.
-Summary summarize_records(const nlohmann::ordered_json& identity, const std::vector<Record>& records);
+Summary summarize_records(const nlohmann::ordered_json& identity, const std::vector<ItemRecord>& records);
 
 /// The document of summary.json (docs/json.md): build and machine are those of this process.
 nlohmann::ordered_json summary_json(const Summary& summary, const nlohmann::ordered_json& identity,

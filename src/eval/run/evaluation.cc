@@ -48,6 +48,25 @@ Result<Speed> measure_speed(const std::shared_ptr<model::Model>& model, const Ev
   return speed;
 }
 
+/// Profiles that the model or this machine cannot serve are found out now, not in the middle of the night.
+Status check_arms(const std::shared_ptr<model::Model>& model, const EvalOptions& options) {
+  const std::string& digest = model->info().digest;
+  for (const ArmSpec& spec : options.arms) {
+    const std::string& of = spec.profile.model_digest;
+    if (spec.kind == ArmKind::kOurs && !of.empty() && of != digest) {
+      return invalid_argument("arm " + spec.name + " was calibrated for model " + of + "; this model is " + digest);
+    }
+    const auto arm = make_arm(model, spec,
+                              {.context_tokens = kWarmUpTokens,
+                               .chunk_tokens = std::min(options.step_tokens(), kWarmUpTokens),
+                               .threads = options.threads,
+                               .kernel = options.kernel,
+                               .weight_gemm = options.weight_products()});
+    if (!arm.ok()) return arm.status();
+  }
+  return {};
+}
+
 /// Time of a token read into a context of `context` tokens over that of one in the warm-up: products with the weights
 /// stay, attention grows with the mean depth.
 double growth(const model::ModelInfo& info, double context) {
@@ -95,6 +114,7 @@ Result<nlohmann::ordered_json> run_identity(const model::Model& model, const Eva
 
 Result<std::unique_ptr<Evaluation>> Evaluation::prepare(std::shared_ptr<model::Model> model, EvalOptions options,
                                                         const std::string& directory) {
+  if (Status s = check_arms(model, options); !s.ok()) return s;
   auto plan = make_plan(*model, options);
   if (!plan.ok()) return plan.status();
   const auto identity = run_identity(*model, options);
@@ -114,7 +134,7 @@ Status Evaluation::find_todo() {
     const ArmSpec& arm = options_.arms[a];
     for (size_t g = 0; g < plan_.groups.size(); ++g) {
       for (size_t q = 0; q < plan_.groups[g].questions.size(); ++q) {
-        const Question& question = plan_.groups[g].questions[q];
+        const ItemPrompt& question = plan_.groups[g].questions[q];
         const auto done = store_.has(question.item.id, arm, question.prompt_sha256);
         if (!done.ok()) return done.status();
         if (!*done) group_todo_[g][a].push_back(q);
@@ -127,6 +147,19 @@ Status Evaluation::find_todo() {
     }
   }
   return {};
+}
+
+int64_t Evaluation::left() const {
+  int64_t pairs = static_cast<int64_t>(plan_.slices.size() * options_.arms.size());
+  for (const Group& g : plan_.groups) pairs += static_cast<int64_t>(g.questions.size() * options_.arms.size());
+  const auto counts = [this](const std::string& id) {
+    return std::ranges::count_if(options_.arms, [&](const ArmSpec& a) { return store_.has_any(id, a.name); });
+  };
+  for (const Slice& s : plan_.slices) pairs -= counts(s.id);
+  for (const Group& g : plan_.groups) {
+    for (const ItemPrompt& q : g.questions) pairs -= counts(q.item.id);
+  }
+  return pairs;
 }
 
 Remaining Evaluation::remaining() const {

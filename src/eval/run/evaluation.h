@@ -23,7 +23,8 @@ struct Remaining {
 
 class Evaluation {
  public:
-  /// Plans and opens the directory; errors as make_plan() and Store::open().
+  /// Checks every arm, plans and opens the directory; errors as Engine::create(), make_plan() and Store::open().
+  /// kInvalidArgument with both digests for a profile that was calibrated for another model.
   static Result<std::unique_ptr<Evaluation>> prepare(std::shared_ptr<model::Model> model, EvalOptions options,
                                                      const std::string& directory);
 
@@ -33,6 +34,9 @@ class Evaluation {
   Result<double> estimate_s() const;
   /// Does the rest. kCancelled when `progress` says so: what is done stays.
   Status run(const EvalProgress& progress);
+
+  /// (item, arm) pairs that are not in the directory yet; also right after a run that was cancelled.
+  int64_t left() const;
 
   const Store& store() const { return store_; }
   const EvalOptions& options() const { return options_; }

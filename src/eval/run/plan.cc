@@ -64,8 +64,8 @@ Result<std::vector<Item>> generate_items(const EvalOptions& options, const TaskO
   return all;
 }
 
-Result<Question> make_question(const PromptMaker& prompts, Item item, const Tokens& prompt, size_t shared) {
-  Question q;
+Result<ItemPrompt> make_question(const PromptMaker& prompts, Item item, const Tokens& prompt, size_t shared) {
+  ItemPrompt q;
   q.rest.assign(prompt.begin() + std::ptrdiff_t(shared), prompt.end());
   q.prompt_sha256 = hash_tokens(prompt);
   q.prompt_tokens = static_cast<int>(prompt.size());
@@ -89,7 +89,7 @@ Result<Question> make_question(const PromptMaker& prompts, Item item, const Toke
 }
 
 /// Most tokens of prompt and answer.
-size_t whole_length(const Question& q, size_t shared) {
+size_t whole_length(const ItemPrompt& q, size_t shared) {
   size_t answer = std::max(q.copy.size(), static_cast<size_t>(std::max(q.item.answer_tokens, 0)));
   for (const Tokens& c : q.choices) answer = std::max(answer, c.size());
   return shared + q.rest.size() + answer;

@@ -43,7 +43,7 @@ struct EvalOptions {
 };
 
 /// A question ready to be asked: its prompt is the group's shared tokens and `rest`.
-struct Question {
+struct ItemPrompt {
   Item item;
   Tokens rest;
   std::string prompt_sha256;
@@ -57,7 +57,7 @@ struct Group {
   std::string name;
   int length = 0;
   Tokens shared;
-  std::vector<Question> questions;
+  std::vector<ItemPrompt> questions;
   int tokens = 0;  ///< of the longest prompt with its answer
 };
 

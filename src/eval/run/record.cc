@@ -81,7 +81,7 @@ void Divergences::add(const TokenDivergence& t) {
   nll += t.nll_q;
 }
 
-Json record_json(const Record& r) {
+Json record_json(const ItemRecord& r) {
   Json json = {{"id", r.id},
                {"task", r.task},
                {"group", r.group},
@@ -114,8 +114,8 @@ Json record_json(const Record& r) {
   return json;
 }
 
-Result<Record> parse_record(const Json& json) {
-  Record r;
+Result<ItemRecord> parse_record(const Json& json) {
+  ItemRecord r;
   try {
     json.at("id").get_to(r.id);
     json.at("task").get_to(r.task);

@@ -28,7 +28,7 @@ struct Stratum {
   int64_t same_top = 0;
 };
 
-struct Record {
+struct ItemRecord {
   std::string id, task, group, arm, mode;
   int length = 0;
   std::string profile_digest;  ///< ArmSpec::digest
@@ -49,9 +49,9 @@ struct Record {
   double seconds = 0;  ///< that the arm took; of the context, its share of the items that share it
 };
 
-nlohmann::ordered_json record_json(const Record& record);
+nlohmann::ordered_json record_json(const ItemRecord& record);
 /// kCorrupt names the key that is missing or of another type.
-Result<Record> parse_record(const nlohmann::ordered_json& json);
+Result<ItemRecord> parse_record(const nlohmann::ordered_json& json);
 
 /// First 16 hexadecimal digits of the SHA-256 of the tokens.
 std::string hash_tokens(std::span<const int32_t> tokens);

@@ -74,8 +74,8 @@ class GroupRun {
   }
 
   Status ask_all(size_t q) {
-    const Question& question = group_.questions[q];
-    Record dense;
+    const ItemPrompt& question = group_.questions[q];
+    ItemRecord dense;
     Reference reference;
     if (Status s = ask_reference(question, reference, dense); !s.ok()) return s;
     if (wants(todo_[0], q)) {
@@ -83,7 +83,7 @@ class GroupRun {
     }
     for (size_t i = 1; i < arms_.size(); ++i) {
       if (!wants(todo_[i], q)) continue;
-      Record record;
+      ItemRecord record;
       if (Status s = ask(i, question, reference, record); !s.ok()) {
         return Status(s.code(), "arm " + team_.specs()[i].name + ": " + s.message());
       }
@@ -92,8 +92,8 @@ class GroupRun {
     return {};
   }
 
-  Record new_record(size_t i, const Question& question) const {
-    Record r = team_.new_record(i);
+  ItemRecord new_record(size_t i, const ItemPrompt& question) const {
+    ItemRecord r = team_.new_record(i);
     r.id = question.item.id;
     r.task = question.item.task;
     r.group = question.item.group;
@@ -107,14 +107,14 @@ class GroupRun {
     return r;
   }
 
-  void finish(Record& record, size_t i, const Fallbacks& before, double started) const {
+  void finish(ItemRecord& record, size_t i, const Fallbacks& before, double started) const {
     record.fallbacks = difference(arms_[i]->fallbacks(), before);
     for (const auto& [reason, count] : read_[i].fallbacks) record.fallbacks[reason] += count;
     record.seconds = now_s() - started + read_[i].seconds / double(group_.questions.size());
   }
 
   /// The dense arm answers, then asks itself again, so that its rows are made by the same steps as the others'.
-  Status ask_reference(const Question& question, Reference& reference, Record& record) {
+  Status ask_reference(const ItemPrompt& question, Reference& reference, ItemRecord& record) {
     Arm& arm = *arms_[0];
     record = new_record(0, question);
     const Fallbacks before = arm.fallbacks();
@@ -132,7 +132,7 @@ class GroupRun {
     return diverge(reference, reference.first, reference.rows, record);
   }
 
-  Status ask(size_t i, const Question& question, const Reference& reference, Record& record) {
+  Status ask(size_t i, const ItemPrompt& question, const Reference& reference, ItemRecord& record) {
     Arm& arm = *arms_[i];
     record = new_record(i, question);
     const Fallbacks before = arm.fallbacks();
@@ -148,13 +148,13 @@ class GroupRun {
     return {};
   }
 
-  Status ask_branch(Arm& arm, const Question& question) {
+  Status ask_branch(Arm& arm, const ItemPrompt& question) {
     if (Status s = arm.ask(question.rest); !s.ok()) return s;
     return team_.count(static_cast<int64_t>(question.rest.size()));
   }
 
   Status diverge(const Reference& reference, std::span<const float> first, std::span<const float> rows,
-                 Record& record) {
+                 ItemRecord& record) {
     if (reference.answer.empty()) return {};
     const int threads = team_.options().threads;
     const std::span<const int32_t> answer(reference.answer);
@@ -167,7 +167,7 @@ class GroupRun {
   }
 
   /// Answers on the branch. forced: what the other arms are to be fed.
-  Status answer(Arm& arm, const Question& question, Record& record, Tokens& forced) {
+  Status answer(Arm& arm, const ItemPrompt& question, ItemRecord& record, Tokens& forced) {
     switch (question.item.scorer) {
       case Scorer::kChoice: return choose(arm, question, record, forced);
       case Scorer::kCopy: return copy(arm, question, record, forced);
@@ -175,7 +175,7 @@ class GroupRun {
     }
   }
 
-  Status generate(Arm& arm, const Question& question, Record& record, Tokens& forced) {
+  Status generate(Arm& arm, const ItemPrompt& question, ItemRecord& record, Tokens& forced) {
     const int most = std::max(question.item.answer_tokens, 1);
     Tokens tokens;
     while (static_cast<int>(tokens.size()) < most) {
@@ -208,7 +208,7 @@ class GroupRun {
     return sum;
   }
 
-  Status choose(Arm& arm, const Question& question, Record& record, Tokens& forced) {
+  Status choose(Arm& arm, const ItemPrompt& question, ItemRecord& record, Tokens& forced) {
     const Item& item = question.item;
     size_t best = 0;
     for (size_t c = 0; c < question.choices.size(); ++c) {
@@ -223,7 +223,7 @@ class GroupRun {
     return {};
   }
 
-  Status copy(Arm& arm, const Question& question, Record& record, Tokens& forced) {
+  Status copy(Arm& arm, const ItemPrompt& question, ItemRecord& record, Tokens& forced) {
     const auto sum = log_p(arm, question.copy);
     if (!sum.ok()) return sum.status();
     record.score = std::exp(*sum / double(question.copy.size()));
@@ -256,7 +256,7 @@ GroupWork group_work(const EvalOptions& options, const Group& group, const Todo&
     for (size_t q = 0; q < group.questions.size(); ++q) {
       const bool answers = i == 0 ? asked[q] : std::ranges::find(todo[i], q) != todo[i].end();
       if (!answers) continue;
-      const Question& question = group.questions[q];
+      const ItemPrompt& question = group.questions[q];
       read += static_cast<int64_t>(question.rest.size());
       if (question.choices.empty() && question.copy.empty()) {
         work.generated_tokens += std::max(question.item.answer_tokens, 1);

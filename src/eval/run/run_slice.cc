@@ -117,7 +117,7 @@ class SliceRun {
     return {};
   }
 
-  void add(Record& record, const std::vector<TokenDivergence>& divergences, int at, const ArmSpec& spec) {
+  void add(ItemRecord& record, const std::vector<TokenDivergence>& divergences, int at, const ArmSpec& spec) {
     for (size_t i = 0; i < divergences.size(); ++i) {
       const TokenDivergence& t = divergences[i];
       record.divergence.add(t);
@@ -137,7 +137,7 @@ class SliceRun {
   Status store() {
     for (size_t r = 0; r < runners_.size(); ++r) {
       if (std::ranges::find(todo_, runners_[r]) == todo_.end()) continue;
-      Record& record = records_[r];
+      ItemRecord& record = records_[r];
       record.id = slice_.id;
       record.task = kKldSuite;
       record.group = slice_.id;
@@ -157,7 +157,7 @@ class SliceRun {
   const std::vector<size_t>& todo_;
   const std::vector<size_t> runners_;  ///< todo_ and the references, as indices of arms; dense first
   std::vector<Arm*> arms_;             ///< by runner, as the next two
-  std::vector<Record> records_;
+  std::vector<ItemRecord> records_;
   std::vector<Fallbacks> before_;
   std::vector<bool> digits_;  ///< by token: its text has one
   std::vector<float> dense_rows_, peer_rows_, rows_;

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+
+#include "eval/tasks/json_records.h"
 
 namespace varve::eval {
 namespace {
@@ -20,14 +20,6 @@ constexpr const char* kIdentity = "eval.json";
 constexpr const char* kItems = "items.jsonl";
 
 Status system_error(const std::string& path) { return io_error(path + ": " + std::strerror(errno)); }
-
-Result<std::string> read_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf() || file.peek() == std::ifstream::traits_type::eof())) return system_error(path);
-  return text.str();
-}
 
 /// The first key whose value is not the same, with both values.
 Status check_identity(const std::string& directory, const Json& there, const Json& here) {
@@ -100,7 +92,7 @@ Status Store::read_lines() {
   for (size_t end; (end = text->find('\n', begin)) != std::string::npos; begin = end + 1, ++line) {
     const Json json = Json::parse(text->begin() + std::ptrdiff_t(begin), text->begin() + std::ptrdiff_t(end), nullptr,
                                   false);
-    auto record = json.is_discarded() ? Result<Record>(corrupt("not JSON")) : parse_record(json);
+    auto record = json.is_discarded() ? Result<ItemRecord>(corrupt("not JSON")) : parse_record(json);
     if (!record.ok()) {
       return corrupt(items + ", line " + std::to_string(line) + ": " + record.status().message());
     }
@@ -115,7 +107,7 @@ Status Store::read_lines() {
 Result<bool> Store::has(const std::string& id, const ArmSpec& arm, const std::string& prompt_sha256) const {
   const auto found = done_.find({id, arm.name});
   if (found == done_.end()) return false;
-  const Record& r = records_[found->second];
+  const ItemRecord& r = records_[found->second];
   if (r.profile_digest != arm.digest()) {
     return invalid_argument(directory_ + ": arm " + arm.name + " was run with profile " + r.profile_digest +
                             "; it is " + arm.digest() + " now: give another --out directory");
@@ -127,7 +119,7 @@ Result<bool> Store::has(const std::string& id, const ArmSpec& arm, const std::st
   return true;
 }
 
-Status Store::add(Record record) {
+Status Store::add(ItemRecord record) {
   if (Status s = write_all(file_, record_json(record).dump() + "\n", path(kItems)); !s.ok()) return s;
   // What a later run reads back is what this one goes on with.
   auto stored = parse_record(record_json(record));

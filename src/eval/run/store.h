@@ -27,11 +27,13 @@ class Store {
   /// cannot be made or written or when another process writes to it; kCorrupt names the line.
   static Result<Store> open(const std::string& directory, const nlohmann::ordered_json& identity);
 
-  const std::vector<Record>& records() const { return records_; }
+  const std::vector<ItemRecord>& records() const { return records_; }
   /// Whether (id, arm) is done. kInvalidArgument when it was done with another profile or prompt.
   Result<bool> has(const std::string& id, const ArmSpec& arm, const std::string& prompt_sha256) const;
+  /// Whether there is a line of (id, arm), whatever it was made with.
+  bool has_any(const std::string& id, const std::string& arm) const { return done_.contains({id, arm}); }
   /// Adds a line and hands it to the system.
-  Status add(Record record);
+  Status add(ItemRecord record);
 
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
   /// Replaces a file of the directory at once: a reader sees the old text or the new one.
@@ -40,11 +42,11 @@ class Store {
  private:
   explicit Store(std::string directory) : directory_(std::move(directory)) {}
   Status read_lines();
-  void index(const Record& record, size_t at) { done_[{record.id, record.arm}] = at; }
+  void index(const ItemRecord& record, size_t at) { done_[{record.id, record.arm}] = at; }
 
   std::string directory_;
   int file_ = -1;  ///< items.jsonl, locked
-  std::vector<Record> records_;
+  std::vector<ItemRecord> records_;
   std::map<std::pair<std::string, std::string>, size_t> done_;  ///< (id, arm) -> index in records_
 };
 

@@ -30,9 +30,9 @@ Status Team::count(int64_t tokens) {
   return {};
 }
 
-Record Team::new_record(size_t arm) const {
+ItemRecord Team::new_record(size_t arm) const {
   const ArmSpec& spec = options_.arms[arm];
-  Record r;
+  ItemRecord r;
   r.arm = spec.name;
   // libllama compresses what it writes: there is no other mode for a peer.
   r.mode = mode_name(spec.kind == ArmKind::kPeer ? Mode::kB : options_.mode);

@@ -40,7 +40,7 @@ class Team {
   Status count(int64_t tokens);
 
   /// A record with what is known before the arm did anything.
-  Record new_record(size_t arm) const;
+  ItemRecord new_record(size_t arm) const;
 
  private:
   std::shared_ptr<model::Model> model_;
