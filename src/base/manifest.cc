@@ -21,8 +21,16 @@ ManifestModel read_model(const json& j) {
 }
 
 ManifestText read_text(const json& j) {
-  return {j.at("key"),     j.at("file"),  j.at("bytes"),   j.at("sha256"),
-          j.at("licence"), j.at("about"), j.at("package"), j.at("member")};
+  return {j.at("key"),
+          j.at("file"),
+          j.at("bytes"),
+          j.at("sha256"),
+          j.at("licence"),
+          j.at("about"),
+          j.at("package"),
+          j.at("member"),
+          j.value("packing", "plain") == "windows" ? TextPacking::kWindows : TextPacking::kPlain,
+          j.value("prose", false)};
 }
 
 Manifest read_manifest() {

@@ -29,6 +29,12 @@ struct ManifestModel {
   std::vector<ManifestPart> parts;
 };
 
+/// How a text is packed inside its package.
+enum class TextPacking {
+  kPlain,    ///< as it is, or gzipped when the member ends in ".gz"
+  kWindows,  ///< compressed in windows behind an index, as bible-kjv-text packs its text
+};
+
 /// A document inside a Debian package. Package versions move within a release, so the text is pinned by its hash.
 struct ManifestText {
   std::string key;
@@ -38,7 +44,9 @@ struct ManifestText {
   std::string licence;
   std::string about;
   std::string package;
-  std::string member;  ///< the file's path inside the package; a ".gz" is unpacked
+  std::string member;  ///< the file's path inside the package
+  TextPacking packing = TextPacking::kPlain;
+  bool prose = false;  ///< long running prose, fit to hide needles in
 };
 
 struct Manifest {

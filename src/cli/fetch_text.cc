@@ -7,6 +7,7 @@
 #include "cli/fetch_internal.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/window_file.h"
 
 namespace varve::cli {
 namespace {
@@ -48,6 +49,12 @@ Result<fs::path> unpack(const ManifestText& text, const FetchOptions& options, c
   fs::path file = tree / text.member;
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return corrupt(deb.filename().string() + " has no file " + text.member);
+  if (text.packing == TextPacking::kWindows) {
+    const fs::path plain = scratch.path() / "plain";
+    if (const Status status = unpack_windows(file, plain, child); !status.ok())
+      return explain(status, "unpacking " + text.member);
+    return plain;
+  }
   if (file.extension() == ".gz") {
     if (const Status status = run_child({"gzip", "-d", file.string()}, child); !status.ok())
       return explain(status, "unpacking " + text.member);

@@ -67,17 +67,30 @@ Result<std::string> pull(const std::string& name, const PullOptions& options) {
                           "; texts: " + texts + ")");
 }
 
+/// The name that stands for every text.
+constexpr const char* kTexts = "texts";
+
+/// The names with `texts` replaced by the texts' keys.
+std::vector<std::string> expand(const std::vector<std::string>& names) {
+  std::vector<std::string> expanded;
+  for (const std::string& name : names) {
+    if (name != kTexts) expanded.push_back(name);
+    if (name == kTexts)
+      for (const ManifestText& text : manifest().texts) expanded.push_back(text.key);
+  }
+  return expanded;
+}
+
 Status pull_all(PullOptions& options) {
   if (options.list) {
     print_list(options);
     return {};
   }
-  if (options.texts)
-    for (const ManifestText& text : manifest().texts) options.names.push_back(text.key);
+  if (options.texts) options.names.push_back(kTexts);
   if (options.names.empty()) return invalid_argument("which one? `varve pull --list` shows what there is");
   catch_interrupts();
   std::string paths;  // printed only when all went well: a failure leaves stdout empty
-  for (const std::string& name : options.names) {
+  for (const std::string& name : expand(options.names)) {
     const Result<std::string> path = pull(name, options);
     if (!path.ok()) return path.status();
     paths += *path + "\n";
@@ -90,10 +103,11 @@ Status pull_all(PullOptions& options) {
 
 Action define_pull(CLI::App& app) {
   const auto options = std::make_shared<PullOptions>();
-  app.add_option("names", options->names, "keys of `varve pull --list`, or GGUF files that are here already")
+  app.add_option("names", options->names,
+                 "keys of `varve pull --list`, `texts` for every text, or GGUF files that are here already")
       ->type_name("KEY");
   app.add_flag("--list", options->list, "show what can be fetched, and what is already here");
-  app.add_flag("--texts", options->texts, "fetch every known text");
+  app.add_flag("--texts", options->texts, "fetch every known text, as the name `texts` does");
   app.add_option("--model-dir", options->model_dir, "where models go")->type_name("DIR")->capture_default_str();
   app.add_option("--text-dir", options->text_dir, "where texts go")->type_name("DIR")->capture_default_str();
   app.add_option("--packages", options->packages, "take the packages (.whl, .deb) from here, not from the network")

@@ -56,8 +56,7 @@ std::string what_n_shows(int64_t n, int64_t wins, int64_t losses, double margin)
   const int64_t discordant = wins + losses;
   const int64_t needed = discordant == 0 ? static_cast<int64_t>(std::ceil(std::log(0.05) / std::log1p(-margin)))
                                          : pairs_for_margin(margin, double(discordant) / double(n));
-  if (n < needed)
-    text += " A margin of " + percent(margin) + " would need about " + std::to_string(needed) + " pairs.";
+  if (n < needed) text += " A margin of " + percent(margin) + " would need about " + std::to_string(needed) + " pairs.";
   return text;
 }
 

@@ -43,8 +43,7 @@ std::vector<Part> askable_sentences(const Haystack& haystack, int sentences) {
   std::vector<Part> parts;
   for (int i = 0; i < sentences; ++i) {
     const size_t begin = haystack.needle_offsets[static_cast<size_t>(i)];
-    const size_t end =
-        i + 1 < sentences ? haystack.needle_offsets[static_cast<size_t>(i) + 1] : haystack.text.size();
+    const size_t end = i + 1 < sentences ? haystack.needle_offsets[static_cast<size_t>(i) + 1] : haystack.text.size();
     const std::string_view raw = trimmed(std::string_view(haystack.text).substr(begin, end - begin));
     if (raw.size() < kShortest || raw.size() > kLongest || raw.find('"') != std::string_view::npos) continue;
     if (haystack.text.find(raw) != begin || haystack.text.find(raw, begin + 1) != std::string::npos) continue;

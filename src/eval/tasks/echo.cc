@@ -71,9 +71,9 @@ Draft draft_echo(const std::string& task, const Source& source) {
       }
     }
     if (questions.empty())
-      return invalid_argument(task + ": none of " + std::to_string(sentences) +
-                              " sentences begins a passage of " + std::to_string(kCueWords + kCopiedWords) +
-                              " words whose first " + std::to_string(kCueWords) + " words come once");
+      return invalid_argument(task + ": none of " + std::to_string(sentences) + " sentences begins a passage of " +
+                              std::to_string(kCueWords + kCopiedWords) + " words whose first " +
+                              std::to_string(kCueWords) + " words come once");
     return questions;
   };
   return draft;

@@ -13,8 +13,8 @@ struct Entry {
 };
 
 /// The entries of a text, in its order, each name once (the first counts) and white space within values as single
-/// spaces. Known are `"code": "X"` followed by `"name": "Y"` (JSON), `#define NAME VALUE` on one line, a line "0041;NAME;"
-/// (Unicode data), and a verse "Ge1:1 Text." Values longer than 200 bytes are no answers and are left out.
+/// spaces. Known are `"code": "X"` followed by `"name": "Y"` (JSON), `#define NAME VALUE` on one line, a line
+/// "0041;NAME;" (Unicode data), and a verse "Ge1:1 Text." Values longer than 200 bytes are no answers and are left out.
 std::vector<Entry> find_entries(std::string_view text);
 
 /// The text with each stretch of white space made one space, and none at its ends.

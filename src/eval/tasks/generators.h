@@ -15,7 +15,9 @@ struct Source {
   std::shared_ptr<const SentenceText> text;  ///< null for a task that needs none
 
   /// The random numbers of this haystack; a name of its own for each task or family.
-  Random random(const std::string& name) const { return Random::named(options->seed, draft_name(name, *options, index)); }
+  Random random(const std::string& name) const {
+    return Random::named(options->seed, draft_name(name, *options, index));
+  }
 };
 
 /// One of RULER's needle tasks (Hsieh et al., "RULER: What's the real context size of your long-context language

@@ -46,8 +46,8 @@ class SentenceText {
   std::vector<std::string_view> sentences_;
 };
 
-/// Depths for needles in a haystack whose size is not known yet: points of a grid of 40 from 0 to 1 in random order, the
-/// same for every size.
+/// Depths for needles in a haystack whose size is not known yet: points of a grid of 40 from 0 to 1 in random order,
+/// the same for every size.
 class GridDepths {
  public:
   explicit GridDepths(Random& random);

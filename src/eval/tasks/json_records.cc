@@ -67,7 +67,8 @@ Result<std::vector<RawRecord>> split_array(const std::string& path, std::string_
     while (at < document.size() && is_space(document[at])) ++at;
   };
   const auto line_here = [&] {
-    line += std::count(document.begin() + static_cast<int64_t>(counted), document.begin() + static_cast<int64_t>(at), '\n');
+    line +=
+        std::count(document.begin() + static_cast<int64_t>(counted), document.begin() + static_cast<int64_t>(at), '\n');
     counted = at;
     return line;
   };
@@ -84,7 +85,8 @@ Result<std::vector<RawRecord>> split_array(const std::string& path, std::string_
     const int64_t begins = line_here();
     const size_t end = object_end(document, at);
     if (end == std::string_view::npos)
-      return wrong("question " + std::to_string(records.size() + 1) + " of the array does not end: the file is cut off");
+      return wrong("question " + std::to_string(records.size() + 1) +
+                   " of the array does not end: the file is cut off");
     records.push_back({document.substr(at, end - at), begins});
     at = end;
     skip_space();

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "eval/tasks/item.h"
+#include "eval/tasks/json_records.h"
 #include "eval/tasks/loaders.h"
 #include "eval/tasks/truncate.h"
 #include "varve/status.h"
@@ -34,6 +36,26 @@ inline Status fit_document(Item& item, const std::string& before, const std::str
   return resource_exhausted(place + ": the question and its answer take " +
                             std::to_string(beside + count(before + after)) + " of " + std::to_string(options.length) +
                             " tokens, which leaves no room for the document");
+}
+
+/// The items of a file's first options.n records (0: all) by make(record, line).
+template <typename Make>
+Result<std::vector<Item>> load_records(const std::string& path, const std::vector<RawRecord>& records,
+                                       const LoadOptions& options, const Make& make) {
+  if (!options.count_tokens) return invalid_argument("a loader needs a way to count tokens");
+  if (options.n < 0) return invalid_argument("n is " + std::to_string(options.n) + "; 0 means all questions");
+  if (options.length < 1)
+    return invalid_argument("length is " + std::to_string(options.length) + "; it must be 1 or more");
+  std::vector<Item> items;
+  for (const RawRecord& raw : records) {
+    if (options.n > 0 && static_cast<int>(items.size()) == options.n) break;
+    const Result<Record> record = Record::parse(path, raw);
+    if (!record.ok()) return record.status();
+    Result<Item> item = make(*record, raw.line);
+    if (!item.ok()) return item.status();
+    items.push_back(std::move(*item));
+  }
+  return items;
 }
 
 }  // namespace varve::eval

@@ -48,9 +48,8 @@ void add_common(const Words& a, const Words& b, std::set<std::string>& to) {
   std::vector<int> length((a.size() + 1) * width);
   for (size_t i = 1; i <= a.size(); ++i)
     for (size_t j = 1; j <= b.size(); ++j)
-      length[i * width + j] = a[i - 1] == b[j - 1]
-                                  ? length[(i - 1) * width + j - 1] + 1
-                                  : std::max(length[(i - 1) * width + j], length[i * width + j - 1]);
+      length[i * width + j] = a[i - 1] == b[j - 1] ? length[(i - 1) * width + j - 1] + 1
+                                                   : std::max(length[(i - 1) * width + j], length[i * width + j - 1]);
   for (size_t i = a.size(), j = b.size(); i > 0 && j > 0;) {
     if (a[i - 1] == b[j - 1]) {
       to.insert(a[i - 1]);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 
-#include "eval/tasks/json_records.h"
 #include "eval/tasks/loaded_item.h"
 #include "eval/tasks/loaders.h"
 
@@ -106,16 +105,8 @@ Result<Item> make_item(const Record& record, int64_t line, const LoadOptions& op
 Result<std::vector<Item>> load_longbench_v1(const std::string& path, const LoadOptions& options) {
   const auto document = read_file(path);
   if (!document.ok()) return document.status();
-  std::vector<Item> items;
-  for (const RawRecord& one : split_lines(*document)) {
-    if (options.n > 0 && static_cast<int>(items.size()) == options.n) break;
-    const auto record = Record::parse(path, one);
-    if (!record.ok()) return record.status();
-    auto item = make_item(*record, one.line, options);
-    if (!item.ok()) return item.status();
-    items.push_back(std::move(*item));
-  }
-  return items;
+  return load_records(path, split_lines(*document), options,
+                      [&](const Record& record, int64_t line) { return make_item(record, line, options); });
 }
 
 }  // namespace varve::eval

@@ -1,6 +1,5 @@
 #include <array>
 
-#include "eval/tasks/json_records.h"
 #include "eval/tasks/loaded_item.h"
 #include "eval/tasks/loaders.h"
 
@@ -59,16 +58,8 @@ Result<std::vector<Item>> load_longbench_v2(const std::string& path, const LoadO
   if (!document.ok()) return document.status();
   const auto raw = split_array(path, *document);
   if (!raw.ok()) return raw.status();
-  std::vector<Item> items;
-  for (const RawRecord& one : *raw) {
-    if (options.n > 0 && static_cast<int>(items.size()) == options.n) break;
-    const auto record = Record::parse(path, one);
-    if (!record.ok()) return record.status();
-    auto item = make_item(*record, one.line, options);
-    if (!item.ok()) return item.status();
-    items.push_back(std::move(*item));
-  }
-  return items;
+  return load_records(path, *raw, options,
+                      [&](const Record& record, int64_t line) { return make_item(record, line, options); });
 }
 
 }  // namespace varve::eval

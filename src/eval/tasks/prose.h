@@ -8,7 +8,8 @@ namespace varve::eval {
 /// Places of the needles among `pieces` sentences: numbers in [0, pieces].
 using Placement = std::function<std::vector<int>(int pieces)>;
 
-/// Fills the draft's haystack with the source's text from a random sentence on. Needle i lies before sentence place(n)[i].
+/// Fills the draft's haystack with the source's text from a random sentence on. Needle i lies before sentence
+/// place(n)[i].
 inline void hide_in_prose(Draft& draft, const Source& source, Random& random, std::vector<std::string> needles,
                           Placement place, int min_sentences) {
   draft.document = source.text->name();

@@ -28,7 +28,8 @@ std::string numbered_list(const std::vector<std::string>& words, size_t first, i
 }
 
 std::string preamble() {
-  return "Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones that "
+  return "Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones "
+         "that "
          "appear most often.\n";
 }
 
@@ -56,11 +57,9 @@ Result<Draft> draft_common_words(const std::string& task, const Source& source) 
                               " different words; " + task + " needs more than " +
                               std::to_string(example_words + kCommon));
 
-  std::string solved = preamble() +
-                       numbered_list(*words, 0, example_uncommon, example_repeats, Random(random.next())) +
+  std::string solved = preamble() + numbered_list(*words, 0, example_uncommon, example_repeats, Random(random.next())) +
                        question_text() + "\n" + answer_prefix();
-  for (int i = 0; i < kCommon; ++i)
-    solved += " " + std::to_string(i + 1) + ". " + (*words)[static_cast<size_t>(i)];
+  for (int i = 0; i < kCommon; ++i) solved += " " + std::to_string(i + 1) + ". " + (*words)[static_cast<size_t>(i)];
 
   Draft draft{task, task, source.index, solved + "\n\n" + preamble()};
   Question question;

@@ -1,4 +1,4 @@
-#include "eval/tasks/json_records.h"
+#include "eval/tasks/loaded_item.h"
 #include "eval/tasks/loaders.h"
 
 namespace varve::eval {
@@ -40,16 +40,8 @@ Result<Item> make_item(const Record& record, int64_t line, const std::string& ta
 Result<std::vector<Item>> load_ruler(const std::string& path, const std::string& task, const LoadOptions& options) {
   const auto document = read_file(path);
   if (!document.ok()) return document.status();
-  std::vector<Item> items;
-  for (const RawRecord& one : split_lines(*document)) {
-    if (options.n > 0 && static_cast<int>(items.size()) == options.n) break;
-    const auto record = Record::parse(path, one);
-    if (!record.ok()) return record.status();
-    auto item = make_item(*record, one.line, task, options);
-    if (!item.ok()) return item.status();
-    items.push_back(std::move(*item));
-  }
-  return items;
+  return load_records(path, split_lines(*document), options,
+                      [&](const Record& record, int64_t line) { return make_item(record, line, task, options); });
 }
 
 }  // namespace varve::eval

@@ -27,9 +27,10 @@ Draft draft_frequent_words(const std::string& task, const Source& source) {
   while (static_cast<int>(ranked.size()) < std::max(16, source.options->length / kTokensPerWord))
     if (std::string word = random_letters(random, kLetters, 'a'); taken.insert(word).second) ranked.push_back(word);
 
-  Draft draft{task, task, source.index,
-              "Read the following coded text and track the frequency of each coded word. Find the three most frequently "
-              "appeared coded words. "};
+  Draft draft{
+      task, task, source.index,
+      "Read the following coded text and track the frequency of each coded word. Find the three most frequently "
+      "appeared coded words. "};
   Question question;
   question.text =
       "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the three most frequently "

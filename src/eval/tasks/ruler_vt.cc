@@ -53,8 +53,8 @@ std::string answer_prefix(const Chain& chain) {
 std::string example(Random& random) {
   const Chain chain(random);
   const GridDepths depths(random);
-  std::string text = preamble() + hide(chain, depths, kExampleLines).text + question_text(chain) + "\n" +
-                     answer_prefix(chain);
+  std::string text =
+      preamble() + hide(chain, depths, kExampleLines).text + question_text(chain) + "\n" + answer_prefix(chain);
   for (const std::string& variable : chain.variables) text += " " + variable;
   return text + "\n\n";
 }

@@ -85,9 +85,9 @@ double best(const Item& item, const std::string& answer, const Metric& metric) {
 
 double begun(const std::string& answer, const std::string& reference) {
   if (reference.empty()) return 0;
-  const auto [end, unused] =
-      std::mismatch(reference.begin(), reference.begin() + static_cast<int64_t>(std::min(reference.size(), answer.size())),
-                    answer.begin());
+  const auto [end, unused] = std::mismatch(
+      reference.begin(), reference.begin() + static_cast<int64_t>(std::min(reference.size(), answer.size())),
+      answer.begin());
   return double(end - reference.begin()) / double(reference.size());
 }
 

@@ -27,8 +27,9 @@ Task linkbench(const char* name, bool chain) {
 }
 
 Task docmcq(const char* name, DocumentQuestion kind) {
-  return {"docmcq", name, kind == DocumentQuestion::kEntry ? Needs::kEntries : Needs::kText,
-          [kind](const std::string& task, const Source& source) { return draft_document_question(task, kind, source); }};
+  return {
+      "docmcq", name, kind == DocumentQuestion::kEntry ? Needs::kEntries : Needs::kText,
+      [kind](const std::string& task, const Source& source) { return draft_document_question(task, kind, source); }};
 }
 
 const std::vector<Task>& all_tasks() {
@@ -70,8 +71,8 @@ Result<const Task*> find_task(std::string_view suite, std::string_view name) {
   if (!names.ok()) return names.status();
   for (const Task& task : all_tasks())
     if (task.suite == suite && task.name == name) return &task;
-  return invalid_argument("suite " + std::string(suite) + " has no task '" + std::string(name) + "' (tasks: " +
-                          join(*names) + ")");
+  return invalid_argument("suite " + std::string(suite) + " has no task '" + std::string(name) +
+                          "' (tasks: " + join(*names) + ")");
 }
 
 Status check(const TaskOptions& options) {
@@ -95,10 +96,10 @@ Result<std::vector<std::shared_ptr<const SentenceText>>> prepare(const Task& tas
     texts.push_back(std::move(text));
   }
   if (texts.empty())
-    return invalid_argument("task " + task.name + " needs a text" +
-                            (task.needs == Needs::kEntries ? " with entries to ask for, and none of the " : "; there are ") +
-                            std::to_string(options.documents.size()) +
-                            (task.needs == Needs::kEntries ? " given has them" : ""));
+    return invalid_argument(
+        "task " + task.name + " needs a text" +
+        (task.needs == Needs::kEntries ? " with entries to ask for, and none of the " : "; there are ") +
+        std::to_string(options.documents.size()) + (task.needs == Needs::kEntries ? " given has them" : ""));
   return texts;
 }
 

@@ -11,7 +11,8 @@ constexpr const char* kAdjectives =
     "brisk broad bronze calm candid careful casual cheap chilly civil clean clear clever close coarse cold common cool "
     "copper coral crisp crude curly curved daily damp dark dear decent deep dense direct distant double dry dull dusty "
     "eager early earnest east easy eldest empty equal even exact faint fair false famous fancy fast fierce final fine "
-    "firm flat fond formal frail frank free fresh frosty full gentle giant glad golden good grand grave great green grim "
+    "firm flat fond formal frail frank free fresh frosty full gentle giant glad golden good grand grave great green "
+    "grim "
     "happy hard harsh hasty hazy heavy hidden high hollow honest huge humble icy idle ivory jolly keen kind large late "
     "lazy lean level light little lively local lone long loose loud loyal lucky lunar mellow mild misty modern modest";
 
@@ -87,7 +88,8 @@ const std::vector<std::string>& given_names() {
 
 const std::vector<std::string>& surnames() {
   static const std::vector<std::string> kNames = split(
-      "Abbott Barlow Carver Dalton Ellis Fischer Garner Hadley Ingram Jarvis Keller Lawson Mercer Norton Osborne Palmer "
+      "Abbott Barlow Carver Dalton Ellis Fischer Garner Hadley Ingram Jarvis Keller Lawson Mercer Norton Osborne "
+      "Palmer "
       "Quigley Ramsey Sawyer Thorne Underwood Vaughn Whitaker Yates Zimmer",
       ' ');
   return kNames;
