@@ -81,7 +81,7 @@ void print_plan(const eval::Remaining& rest, double seconds) {
 Status run_rest(eval::Evaluation& evaluation) {
   const eval::Remaining rest = evaluation.remaining();
   std::unique_ptr<Progress> progress;
-  const Status s = evaluation.run([&](const std::string& what, int64_t done, int64_t total) {
+  const Status s = evaluation.run([&](const std::string&, int64_t done, int64_t total) {
     if (!progress) progress = std::make_unique<Progress>("evaluating", static_cast<uint64_t>(total), Unit::kTokens);
     progress->update(static_cast<uint64_t>(done));
     return !interrupted();
@@ -151,7 +151,9 @@ Action define_eval(CLI::App& app) {
   c->text_dir = default_text_dir().string();
   c->eval.n = 8;
   add_model_option(app, c->model);
-  app.add_option("--suite", c->eval.suite, "kld, ruler, natural, docmcq, echo, longbench")->capture_default_str();
+  app.add_option("--suite", c->eval.suite, "what is measured: divergence on texts, or tasks")
+      ->check(CLI::IsMember(eval::eval_suites()))
+      ->capture_default_str();
   app.add_option("--arms", c->arms,
                  "what is compared with dense: profiles (auto, minima, k4v3, FILE.json; NAME@2 is rotation seed 2), "
                  "q8_0, q4_0, llama_f16 (llama.cpp's own cache), dense2 (control), floor, tq3, sabotage")
@@ -161,6 +163,7 @@ Action define_eval(CLI::App& app) {
       ->delimiter(',')
       ->default_str("4K");
   app.add_option("-n,--n", c->eval.n, "slices (kld), haystacks of each task, or questions of a --data file")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--seed", c->eval.seed, "of texts, needles and the bootstrap")->capture_default_str();
   app.add_option("--tasks", c->eval.tasks, "of the suite [all of them]")->delimiter(',');

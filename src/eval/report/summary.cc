@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/build_info.h"
+#include "eval/run/plan.h"
 #include "eval/stats/limits.h"
 #include "eval/stats/mean.h"
 #include "eval/stats/paired.h"

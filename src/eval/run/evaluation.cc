@@ -114,9 +114,9 @@ Result<nlohmann::ordered_json> run_identity(const model::Model& model, const Eva
 
 Result<std::unique_ptr<Evaluation>> Evaluation::prepare(std::shared_ptr<model::Model> model, EvalOptions options,
                                                         const std::string& directory) {
-  if (Status s = check_arms(model, options); !s.ok()) return s;
   auto plan = make_plan(*model, options);
   if (!plan.ok()) return plan.status();
+  if (Status s = check_arms(model, options); !s.ok()) return s;
   const auto identity = run_identity(*model, options);
   if (!identity.ok()) return identity.status();
   auto store = Store::open(directory, *identity);

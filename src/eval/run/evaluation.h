@@ -23,7 +23,7 @@ struct Remaining {
 
 class Evaluation {
  public:
-  /// Checks every arm, plans and opens the directory; errors as Engine::create(), make_plan() and Store::open().
+  /// Plans, checks every arm and opens the directory; errors as Engine::create(), make_plan() and Store::open().
   /// kInvalidArgument with both digests for a profile that was calibrated for another model.
   static Result<std::unique_ptr<Evaluation>> prepare(std::shared_ptr<model::Model> model, EvalOptions options,
                                                      const std::string& directory);
