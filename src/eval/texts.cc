@@ -68,33 +68,30 @@ Result<std::string> slice(const Document& document, uint64_t seed, const CountTo
   const auto part = [&](size_t first, size_t last) {
     return text.substr(begins[first], (last < begins.size() ? begins[last] : text.size()) - begins[first]);
   };
-  const auto lines_from = [&](size_t first) {  // most lines from there within the tokens
-    size_t fits = first, too_many = std::min(first + 1, begins.size());
-    while (too_many < begins.size() && count_tokens(part(first, too_many)) <= tokens) {
-      fits = too_many;
-      too_many = std::min(begins.size(), first + 2 * (too_many - first));
-    }
-    while (too_many - fits > 1) {
+  const auto lines_from = [&](size_t first) {  // behind the most lines from there that have no more tokens
+    size_t fits = first, step = 1;
+    for (; fits + step <= begins.size() && count_tokens(part(first, fits + step)) <= tokens; step *= 2) fits += step;
+    for (size_t too_many = std::min(fits + step, begins.size() + 1); too_many - fits > 1;) {
       const size_t middle = fits + (too_many - fits) / 2;
       (count_tokens(part(first, middle)) <= tokens ? fits : too_many) = middle;
     }
     return fits;
   };
 
-  // The last line from which enough tokens follow, from the end of the text back.
-  size_t enough = 0, too_late = begins.size();
-  if (begins.empty() || count_tokens(text) < tokens)
-    return resource_exhausted("text " + document.name + " has " +
-                              std::to_string(begins.empty() ? 0 : count_tokens(text)) + " tokens, fewer than the " +
-                              std::to_string(tokens) + " of a slice");
-  // Tokens are counted from the end in doubling stretches, so that a long text is not counted again and again.
-  for (size_t back = 1; back < begins.size(); back *= 2) {
-    const size_t first = begins.size() - back;
-    if (count_tokens(part(first, begins.size())) >= tokens) {
+  // The last line from which enough tokens follow, sought from the end back in doubling stretches: a long text is not
+  // counted whole.
+  size_t enough = begins.size(), too_late = begins.size();
+  for (size_t back = 1; enough == begins.size(); back = std::min(2 * back, begins.size())) {
+    const size_t first = begins.size() - std::min(back, begins.size());
+    const int follow = begins.empty() ? 0 : count_tokens(part(first, begins.size()));
+    if (follow >= tokens) {
       enough = first;
-      break;
+    } else if (first == 0) {
+      return resource_exhausted("text " + document.name + " has " + std::to_string(follow) +
+                                " tokens, fewer than the " + std::to_string(tokens) + " of a slice");
+    } else {
+      too_late = first;
     }
-    too_late = first;
   }
   while (too_late - enough > 1) {
     const size_t middle = enough + (too_late - enough) / 2;

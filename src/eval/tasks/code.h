@@ -13,8 +13,8 @@ struct VaultCode {
   std::string code;
 
   VaultCode(Random& random, std::set<std::string>& taken) : name(new_key(random, taken)) {
-    code = random.pick(birds()) + "-" + new_number(random, 4, taken);
-    code += "-" + new_number(random, 4, taken);
+    code = random.pick(birds());
+    for (int i = 0; i < 2; ++i) code.append(1, '-').append(new_number(random, 4, taken));
   }
 
   std::string sentence() const { return "The access code of the " + name + " vault is " + code + ". "; }

@@ -22,7 +22,7 @@ Draft draft_depth_sweep(const std::string& task, const Source& source) {
     const VaultCode vault(random, taken);
     needles.push_back(vault.sentence());
     Question question;
-    question.tag = "depth" + std::to_string(i);
+    question.tag = std::string("depth") + std::to_string(i);
     question.text = "\n\nWhat is the access code of the " + vault.name + " vault?";
     question.answer_prefix = "The access code of the " + vault.name + " vault is";
     question.references = {vault.code};

@@ -63,7 +63,7 @@ Draft draft_echo(const std::string& task, const Source& source) {
       // From the middle of each sixteenth of the first half on, the first sentence that can be asked for.
       for (int s = (2 * i + 1) * sentences / (4 * kSpans); s < (2 * i + 3) * sentences / (4 * kSpans); ++s) {
         Question question;
-        question.tag = "span" + std::to_string(i);
+        question.tag = std::string("span") + std::to_string(i);
         question.needles = {static_cast<size_t>(s)};
         if (!make_span(haystack.text, haystack.needle_offsets[static_cast<size_t>(s)], count, question)) continue;
         questions.push_back(question);

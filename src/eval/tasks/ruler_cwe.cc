@@ -14,6 +14,8 @@ struct Repeats {
   int common, uncommon;
 };
 
+std::string numbered(size_t i, const std::string& word) { return std::to_string(i + 1) + ". " + word; }
+
 /// The numbered list of the first kCommon words and `uncommon` others, in an order that depends on both numbers.
 std::string numbered_list(const std::vector<std::string>& words, size_t first, int uncommon, Repeats repeats,
                           Random random) {
@@ -23,7 +25,7 @@ std::string numbered_list(const std::vector<std::string>& words, size_t first, i
     list.insert(list.end(), static_cast<size_t>(repeats.uncommon), &words[first + kCommon + i]);
   random.shuffle(list);
   std::string text;
-  for (size_t i = 0; i < list.size(); ++i) text += (i ? " " : "") + std::to_string(i + 1) + ". " + *list[i];
+  for (size_t i = 0; i < list.size(); ++i) text.append(i ? " " : "").append(numbered(i, *list[i]));
   return text;
 }
 
@@ -59,7 +61,7 @@ Result<Draft> draft_common_words(const std::string& task, const Source& source) 
 
   std::string solved = preamble() + numbered_list(*words, 0, example_uncommon, example_repeats, Random(random.next())) +
                        question_text() + "\n" + answer_prefix();
-  for (int i = 0; i < kCommon; ++i) solved += " " + std::to_string(i + 1) + ". " + (*words)[static_cast<size_t>(i)];
+  for (size_t i = 0; i < kCommon; ++i) solved.append(" ").append(numbered(i, (*words)[i]));
 
   Draft draft{task, task, source.index, solved + "\n\n" + preamble()};
   Question question;
