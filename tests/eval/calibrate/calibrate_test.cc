@@ -80,7 +80,9 @@ TEST_P(Calibrate, MeasuresEveryLayerAndMeetsTheBudget) {
   EXPECT_NE(c->held_out.calibrated[0].mean, c->held_out.calibrated[1].mean) << "two rotation seeds";
   const ShapeResult& chosen = c->shapes[c->chosen];
   for (const ShapeResult& s : c->shapes) {
-    if (s.reachable) EXPECT_LE(chosen.measured_kl, s.measured_kl);
+    if (s.reachable) {
+      EXPECT_LE(chosen.measured_kl, s.measured_kl);
+    }
   }
 }
 
@@ -181,8 +183,11 @@ TEST_P(CalibrateLlama, TheRecordSurvivesAndOtherModelsAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Only, CalibrateLlama, ::testing::Values("llama"));
 
 TEST(CompleteCosts, ScalesFromTheNearestErrorAndNeverFallsWithTheWidth) {
-  std::vector<CodecCost> costs = {{"8", 0, 1, false, 1e-4}, {"6", 0, 1, false, 1e-3}, {"4", 2e-3, 1, true, 1e-2},
-                                  {"3", 1e-3, 1, true, 4e-2}, {"2", 0, 1, false, 0.2}};
+  std::vector<CodecCost> costs = {{"8", 0, 1, false, 1e-4},
+                                  {"6", 0, 1, false, 1e-3},
+                                  {"4", 2e-3, 1, true, 1e-2},
+                                  {"3", 1e-3, 1, true, 4e-2},
+                                  {"2", 0, 1, false, 0.2}};
   complete_costs(costs);
   EXPECT_NEAR(costs[1].kl, 2e-4, 1e-12) << "from k4";
   EXPECT_NEAR(costs[0].kl, 2e-5, 1e-12) << "from k4";

@@ -62,7 +62,9 @@ TEST(Knapsack, AgreesWithBruteForce) {
       }
       const auto found = front.within_cost(limit);
       ASSERT_EQ(found.has_value(), best < INT64_MAX);
-      if (found) EXPECT_EQ(found->bytes, best);
+      if (found) {
+        EXPECT_EQ(found->bytes, best);
+      }
     }
   }
 }
