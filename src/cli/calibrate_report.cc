@@ -13,7 +13,8 @@ void print_side(std::ostream& out, const std::vector<eval::CodecCost>& costs) {
 }
 
 void print_layers(std::ostream& out, const eval::Calibration& c) {
-  out << "What one layer alone costs, KL in nats a token (~: scaled by the codec's error), and what was chosen:\n  layer centre ";
+  out << "What one layer alone costs, KL in nats a token (~: scaled by the codec's error), and what was chosen:\n  "
+         "layer centre ";
   for (const std::string& k : eval::kCalibratedK) {
     if (k != "8") out << format_text(" %9s ", ("k" + k).c_str());
   }
@@ -36,7 +37,8 @@ void print_summary(std::ostream& out, const std::string& name, const eval::Diver
                      s.ppl_ratio);
 }
 
-void print_check(std::ostream& out, const char* title, const eval::TextCheck& check, const std::vector<uint64_t>& seeds) {
+void print_check(std::ostream& out, const char* title, const eval::TextCheck& check,
+                 const std::vector<uint64_t>& seeds) {
   out << format_text("%s: %d tokens, %d compared, each session reading over its own pages\n", title, check.tokens,
                      check.compared);
   out << format_text("  %-34s %10s %9s %10s %9s\n", "profile", "mean KL", "p99", "same top", "PPL x");
@@ -64,9 +66,10 @@ void print_calibration(std::ostream& out, const eval::Calibration& c, const eval
   out << format_text("  minima, measured the same way: %.6f\n\n", c.minima_kl);
   print_check(out, "Calibration text", c.calibration_text, options.check_seeds);
   print_check(out, "Held-out text", c.held_out, options.check_seeds);
-  out << format_text("\nAt %d tokens: %s of f16 become %s, %.2fx smaller, everything counted (reachable: %.2fx to %.2fx)\n",
-                     options.length_tokens, format_bytes(c.dense_bytes).c_str(), format_bytes(c.physical_bytes).c_str(),
-                     double(c.dense_bytes) / double(c.physical_bytes), c.least_ratio, c.most_ratio);
+  out << format_text(
+      "\nAt %d tokens: %s of f16 become %s, %.2fx smaller, everything counted (reachable: %.2fx to %.2fx)\n",
+      options.length_tokens, format_bytes(c.dense_bytes).c_str(), format_bytes(c.physical_bytes).c_str(),
+      double(c.dense_bytes) / double(c.physical_bytes), c.least_ratio, c.most_ratio);
 }
 
 }  // namespace varve::cli

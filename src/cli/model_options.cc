@@ -83,9 +83,10 @@ void add_model_option(CLI::App& app, ModelOptions& options) {
 }
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("--profile", options.profile,
-                 "dense, fp8, int8, minima; auto: what was calibrated for the model; a format for every page such as k4v3; "
-                 "or a JSON file")
+  app.add_option(
+         "--profile", options.profile,
+         "dense, fp8, int8, minima; auto: what was calibrated for the model; a format for every page such as k4v3; "
+         "or a JSON file")
       ->type_name("PROFILE")
       ->capture_default_str();
   app.add_option("--cache-type-k", options.cache_type_k,

@@ -320,9 +320,8 @@ Status Engine::Impl::take(const Feed& feed, const engine::DenseRows& rows) {
     for (size_t c = 0; c < plan.classes.size(); ++c) {
       for (const format::LayerGeometry& layer : plan.classes[c].layers) {
         rows.read(layer.layer, begin, end, k, v);
-        executor->parallel([&](int thread, int threads) {
-          attention[c]->append(layer.layer, k.data(), v.data(), thread, threads);
-        });
+        executor->parallel(
+            [&](int thread, int threads) { attention[c]->append(layer.layer, k.data(), v.data(), thread, threads); });
         executor->parallel([&](int thread, int threads) { attention[c]->seal(layer.layer, thread, threads); });
       }
     }

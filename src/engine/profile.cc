@@ -220,7 +220,8 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
     if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;
   }
   if (s.score_weight + s.age_weight <= 0) {
-    return invalid_argument("profile: scoring.score_weight and scoring.age_weight are both 0: pages would have no rank");
+    return invalid_argument(
+        "profile: scoring.score_weight and scoring.age_weight are both 0: pages would have no rank");
   }
   if (s.leave_score > s.least_score) {
     return invalid_argument("profile: scoring.leave_score " + std::to_string(s.leave_score) +
@@ -411,7 +412,8 @@ Status Profile::set_calibration(std::string_view json) {
   const auto model = record.is_object() ? record.find("model") : record.end();
   const bool named = record.is_object() && model != record.end() && model->is_object() && model->contains("digest") &&
                      (*model)["digest"].is_string() && !(*model)["digest"].get<std::string>().empty();
-  if (!named) return invalid_argument("profile: \"calibration\" names no model: \"model\": {\"digest\": ...} is missing");
+  if (!named)
+    return invalid_argument("profile: \"calibration\" names no model: \"model\": {\"digest\": ...} is missing");
   calibration = record.dump();
   model_digest = (*model)["digest"].get<std::string>();
   return {};

@@ -79,8 +79,8 @@ Result<KlReport> measure_kl(const std::shared_ptr<model::Model>& model, std::spa
       for (int i = std::max(0, skip - done); i < n; ++i) {
         const size_t at = static_cast<size_t>(i) * vocabulary;
         const int next = done + i + 1 < total ? tokens[static_cast<size_t>(done + i + 1)] : -1;
-        arm.divergences.push_back(compare_logits({reference->logits.data() + at, vocabulary},
-                                                 {arm.logits.data() + at, vocabulary}, next));
+        arm.divergences.push_back(
+            compare_logits({reference->logits.data() + at, vocabulary}, {arm.logits.data() + at, vocabulary}, next));
       }
     }
     done += n;

@@ -16,8 +16,9 @@ namespace varve::model {
 enum class WeightGemm {
   kAuto,  ///< per tensor, what the table of WeightProduct::takes says
   kGgml,  ///< ggml's kernels, which round activations to 8 bits, for everything
-  /// Every matrix in plain memory that is not fp32 already, fast or not: no activation is rounded, so that a small change
-  /// of the input is a small change of the output. Matrices that ggml repacked (LoadOptions::repack) stay with ggml.
+  /// Every matrix in plain memory that is not fp32 already, fast or not: no activation is rounded, so that a small
+  /// change of the input is a small change of the output. Matrices that ggml repacked (LoadOptions::repack) stay with
+  /// ggml.
   kFp32,
 };
 

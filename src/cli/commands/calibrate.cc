@@ -1,3 +1,5 @@
+#include "eval/calibrate/calibrate.h"
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -7,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <tuple>
 
 #include "base/sha256.h"
 #include "cli/auto_profile.h"
@@ -17,7 +20,6 @@
 #include "cli/model_options.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
-#include "eval/calibrate/calibrate.h"
 #include "eval/calibrate/record.h"
 #include "model/text.h"
 
@@ -58,7 +60,8 @@ Status parse_measure(const std::vector<std::string>& codecs, eval::CalibrateOpti
     }
   }
   if (k.size() + v.size() != codecs.size() || k.empty() || v.empty()) {
-    return invalid_argument("--measure needs at least one of k8, k6, k5, k4, k3, k2 and one of v8, v4, v3, v2, each once");
+    return invalid_argument(
+        "--measure needs at least one of k8, k6, k5, k4, k3, k2 and one of v8, v4, v3, v2, each once");
   }
   options.measured_k = k;
   options.measured_v = v;
@@ -99,12 +102,12 @@ Result<Excerpt> read_excerpt(const model::Model& model, const std::string& path,
   return out;
 }
 
-/// The file given, else the one that `varve pull KEY` leaves.
+/// The file given, else the one that `varve pull KEY` leaves; found out before a model is read.
 Result<std::string> text_path(const std::string& given, const char* key, const char* file, const char* option) {
-  if (!given.empty()) return given;
-  const fs::path path = default_text_dir() / file;
+  const fs::path path = given.empty() ? default_text_dir() / file : fs::path(given);
   std::error_code error;
   if (fs::exists(path, error)) return path.string();
+  if (!given.empty()) return not_found(given + ": there is no such file");
   return not_found(path.string() + " is not there: varve pull " + key + " fetches it, or name a text with " + option);
 }
 
@@ -214,7 +217,8 @@ Action define_calibrate(CLI::App& app) {
       ->check(CLI::Range(64, 512))
       ->capture_default_str();
   command->measure = {"k4", "k3", "v3", "v2"};
-  app.add_option("--measure", command->measure, "codecs that are measured in every layer; the others are scaled from them")
+  app.add_option("--measure", command->measure,
+                 "codecs that are measured in every layer; the others are scaled from them")
       ->delimiter(',')
       ->default_str("k4,k3,v3,v2");
   app.add_option("--out", command->out, "the profile to write [beside the model, or in the model directory]")
@@ -224,7 +228,8 @@ Action define_calibrate(CLI::App& app) {
   app.add_flag("--json", command->json, "print the profile that was written instead of tables");
   app.footer(
       "Examples:\n"
-      "  varve calibrate -m qwen2.5-coder-0.5b                 3.63 times smaller at 8K tokens, as close to f16 as can be\n"
+      "  varve calibrate -m qwen2.5-coder-0.5b                 3.63 times smaller at 8K tokens, as close to f16 as can "
+      "be\n"
       "  varve calibrate -m model.gguf --budget 3x --length 32K --text notes.txt --held-out other.txt\n"
       "  varve calibrate -m model.gguf --max-kl 0.01           the smallest cache within this distance\n"
       "  varve calibrate -m model.gguf --measure k3,v2         half the time, coarser costs\n"

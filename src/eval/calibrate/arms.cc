@@ -94,10 +94,10 @@ Profile single_layer_profile(const Profile& base, const PageShape& shape, int or
   p.rotation_seed = base.rotation_seed;
   p.inner_product_norm = base.inner_product_norm;
   p.formats = {.recent = "f16", .anchor = {}, .stale1 = "f16", .stale2 = {}, .centre = "none"};
-  p.layers = {{.first = ordinal,
-               .last = ordinal,
-               .formats = {.recent = base.formats.recent, .anchor = {}, .stale1 = format, .stale2 = {},
-                           .centre = centre}}};
+  p.layers = {
+      {.first = ordinal,
+       .last = ordinal,
+       .formats = {.recent = base.formats.recent, .anchor = {}, .stale1 = format, .stale2 = {}, .centre = centre}}};
   return p;
 }
 

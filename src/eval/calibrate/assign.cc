@@ -118,8 +118,7 @@ std::optional<Solver::Solution> Solver::solution(const std::optional<KnapsackPoi
 }
 
 std::optional<Solver::Solution> Solver::within_bytes(size_t physical_bytes) const {
-  return solution(
-      front_.within_bytes(static_cast<int64_t>(physical_bytes) - static_cast<int64_t>(base_bytes_)));
+  return solution(front_.within_bytes(static_cast<int64_t>(physical_bytes) - static_cast<int64_t>(base_bytes_)));
 }
 
 std::optional<Solver::Solution> Solver::within_cost(double cost) const { return solution(front_.within_cost(cost)); }

@@ -33,8 +33,6 @@ class Solver {
   };
   std::optional<Solution> within_bytes(size_t physical_bytes) const;
   std::optional<Solution> within_cost(double cost) const;
-  size_t least_bytes() const { return base_bytes_ + static_cast<size_t>(front_.smallest().bytes); }
-  size_t most_bytes() const { return base_bytes_ + static_cast<size_t>(front_.largest().bytes); }
   double least_cost() const { return front_.largest().cost; }
 
  private:

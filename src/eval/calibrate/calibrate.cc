@@ -74,6 +74,9 @@ class Calibrator {
   Status measure_side(int ordinal, bool is_k, LayerCosts& out);
   Result<ArmDivergence> measure_layer(int ordinal, const std::string& k, const std::string& v,
                                       const std::string& centre);
+  /// Whether any formats meet the byte budget, before the minutes that measuring takes.
+  Status check_reachable();
+  Status out_of_reach() const;
   Status solve_for_bytes();
   Status solve_for_kl(std::span<const int32_t> text);
   Result<std::vector<DivergenceSummary>> check(std::span<const int32_t> text, std::vector<Profile> arms);
@@ -97,8 +100,7 @@ Profile Calibrator::in_shape(const PageShape& shape) const {
 
 Result<ArmDivergence> Calibrator::measure_layer(int ordinal, const std::string& k, const std::string& v,
                                                 const std::string& centre) {
-  const Profile arm =
-      single_layer_profile(options_.base, options_.shapes.front(), ordinal, "k" + k + "v" + v, centre);
+  const Profile arm = single_layer_profile(options_.base, options_.shapes.front(), ordinal, "k" + k + "v" + v, centre);
   return arms_->measure("layer " + std::to_string(ordinal + 1) + " of " + std::to_string(info_.kv_layers.size()), arm,
                         options_.eval_tokens);
 }
@@ -145,8 +147,7 @@ Status Calibrator::measure_layers() {
                           .encode = {.inner_product_norm = options_.base.inner_product_norm}};
   for (size_t ordinal = 0; ordinal < info_.kv_layers.size(); ++ordinal) {
     const int layer = info_.kv_layers[ordinal].layer;
-    const engine::ClassPlan& cls =
-        plan->classes[static_cast<size_t>(plan->class_of_layer[static_cast<size_t>(layer)])];
+    const engine::ClassPlan& cls = plan->classes[static_cast<size_t>(plan->class_of_layer[static_cast<size_t>(layer)])];
     const auto geometry = std::find_if(cls.layers.begin(), cls.layers.end(),
                                        [&](const format::LayerGeometry& g) { return g.layer == layer; });
     const auto errors = measure_local_errors(arms_->dense(), arms_->session(), *geometry, local);
@@ -166,6 +167,30 @@ Status Calibrator::measure_layers() {
   return {};
 }
 
+Status Calibrator::out_of_reach() const {
+  return invalid_argument("a budget of " + text(options_.budget_ratio) + "x at " +
+                          std::to_string(options_.length_tokens) + " tokens: the formats reach from " +
+                          text(out_.least_ratio) + "x to " + text(out_.most_ratio) + "x");
+}
+
+Status Calibrator::check_reachable() {
+  const Price price(info_, options_.length_tokens, out_.scratch_bytes);
+  for (const PageShape& shape : options_.shapes) {
+    Profile p = in_shape(shape);
+    p.layers.clear();
+    p.formats.centre = "none";  // saves the centres' bytes
+    for (const auto& [format, ratio] : {std::pair{"k2v2", &out_.most_ratio}, std::pair{"int8", &out_.least_ratio}}) {
+      p.formats.stale1 = format;
+      const auto bytes = price.physical_bytes(p);
+      if (!bytes.ok()) return bytes.status();
+      const double reached = double(out_.dense_bytes) / double(*bytes);
+      const bool most = ratio == &out_.most_ratio;
+      if (*ratio == 0 || (most ? reached > *ratio : reached < *ratio)) *ratio = reached;
+    }
+  }
+  return options_.budget_ratio > out_.most_ratio ? out_of_reach() : Status();
+}
+
 Status Calibrator::solve_for_bytes() {
   const Price price(info_, options_.length_tokens, out_.scratch_bytes);
   const auto budget = static_cast<size_t>(double(out_.dense_bytes) / options_.budget_ratio);
@@ -174,10 +199,6 @@ Status Calibrator::solve_for_bytes() {
   for (const PageShape& shape : options_.shapes) {
     const auto solver = Solver::create(options_.base, shape, out_.layers, price);
     if (!solver.ok()) return solver.status();
-    const double most = double(out_.dense_bytes) / double(solver->least_bytes());
-    const double least = double(out_.dense_bytes) / double(solver->most_bytes());
-    out_.most_ratio = std::max(out_.most_ratio, most);
-    out_.least_ratio = out_.least_ratio > 0 ? std::min(out_.least_ratio, least) : least;
     ShapeResult result{.shape = shape};
     if (const auto solution = solver->within_bytes(budget)) {
       const auto arm = arms_->measure("page shapes", solution->profile, kUseStep);
@@ -195,11 +216,7 @@ Status Calibrator::solve_for_bytes() {
     }
     out_.shapes.push_back(result);
   }
-  if (!chosen) {
-    return invalid_argument("a budget of " + text(options_.budget_ratio) + "x at " +
-                            std::to_string(options_.length_tokens) + " tokens: the formats reach from " +
-                            text(out_.least_ratio) + "x to " + text(out_.most_ratio) + "x");
-  }
+  if (!chosen) return out_of_reach();
   out_.profile = chosen->profile;
   out_.physical_bytes = chosen->physical_bytes;
   return {};
@@ -210,8 +227,6 @@ Status Calibrator::solve_for_kl(std::span<const int32_t> calibration_text) {
   const PageShape& shape = options_.shapes.front();
   const auto solver = Solver::create(options_.base, shape, out_.layers, price);
   if (!solver.ok()) return solver.status();
-  out_.most_ratio = double(out_.dense_bytes) / double(solver->least_bytes());
-  out_.least_ratio = double(out_.dense_bytes) / double(solver->most_bytes());
   // Measured over its own pages a session loses more than the sum of the layers says, so the sum is held lower.
   double target = options_.max_kl, least_measured = 0;
   for (int round = 0; round < kMaxKlRounds; ++round) {
@@ -300,6 +315,7 @@ Result<Calibration> Calibrator::run(std::span<const int32_t> calibration_text, s
   if (!scratch.ok()) return scratch.status();
   out_.scratch_bytes = *scratch;
   out_.dense_bytes = Price(info_, options_.length_tokens, 0).dense_bytes();
+  if (Status s = check_reachable(); !s.ok()) return s;
   if (Status s = measure_layers(); !s.ok()) return s;
   const auto base = arms_->measure("page shapes", options_.base, kUseStep);
   if (!base.ok()) return base.status();

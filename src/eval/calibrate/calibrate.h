@@ -34,7 +34,7 @@ struct CalibrateOptions {
   /// Codecs that are measured; the cost of the others is that of the measured one with the nearest error, times the
   /// ratio of the errors: KL is quadratic in a small perturbation.
   std::vector<std::string> measured_k = {"4", "3"}, measured_v = {"3", "2"};
-  int length_tokens = 8192;  ///< session length that the bytes are counted for
+  int length_tokens = 8192;    ///< session length that the bytes are counted for
   double budget_ratio = 3.63;  ///< physical bytes at most dense bytes / this; 0: max_kl decides
   double max_kl = 0;           ///< mean KL on the calibration text, sessions that read over their own pages
   std::vector<uint64_t> check_seeds = {1, 2, 3};  ///< rotation seeds of the held-out check
@@ -56,9 +56,10 @@ struct CodecCost {
 struct LayerCosts {
   int layer = 0;  ///< the model's number
   std::string centre;
-  std::map<std::string, double> centre_error;  ///< by centre: mean squared error of a key in the coarsest measured codec
-  std::map<std::string, double> centre_kl;     ///< of the centres that errors alone do not decide between
-  std::vector<CodecCost> k, v;                 ///< as kCalibratedK, kCalibratedV
+  std::map<std::string, double>
+      centre_error;                         ///< by centre: mean squared error of a key in the coarsest measured codec
+  std::map<std::string, double> centre_kl;  ///< of the centres that errors alone do not decide between
+  std::vector<CodecCost> k, v;              ///< as kCalibratedK, kCalibratedV
 };
 
 /// One candidate of the last choice.
@@ -73,8 +74,8 @@ struct ShapeResult {
 
 struct TextCheck {
   int tokens = 0, compared = 0;
-  DivergenceSummary minima;                     ///< the base profile on the same text
-  std::vector<DivergenceSummary> calibrated;    ///< by check_seeds
+  DivergenceSummary minima;                   ///< the base profile on the same text
+  std::vector<DivergenceSummary> calibrated;  ///< by check_seeds
 };
 
 struct Calibration {
@@ -82,17 +83,17 @@ struct Calibration {
   std::string model_digest;
   std::vector<LayerCosts> layers;
   std::vector<ShapeResult> shapes;
-  size_t chosen = 0;  ///< among shapes
+  size_t chosen = 0;     ///< among shapes
   double minima_kl = 0;  ///< the base profile, measured as the shapes are
   size_t dense_bytes = 0, physical_bytes = 0, scratch_bytes = 0;
-  double least_ratio = 0, most_ratio = 0;  ///< that the chosen shape can reach
+  double least_ratio = 0, most_ratio = 0;  ///< with old pages in 8 bits, and in 2, over all shapes
   TextCheck calibration_text, held_out;
   double seconds = 0;
 };
 
 /// Texts: at least prefill_tokens + eval_tokens, and check_tokens. The model: loaded without repacking, or its repacked
-/// matrices blur what is measured. kInvalidArgument with the numbers when a text is too short or no assignment meets the
-/// budget; kCancelled.
+/// matrices blur what is measured. kInvalidArgument with the numbers when a text is too short or no assignment meets
+/// the budget; kCancelled.
 Result<Calibration> calibrate(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
                               std::span<const int32_t> held_out, const CalibrateOptions& options);
 

@@ -20,7 +20,7 @@ struct LocalErrorOptions {
   int page_tokens = 128;
   int first_position = 0;  ///< sinks are below: attention reads them exactly, whatever page 0 holds
   int end_position = 0;
-  int pages = 4;           ///< at most so many whole pages, evenly spaced
+  int pages = 4;  ///< at most so many whole pages, evenly spaced
   std::vector<std::string> k_codecs, v_codecs;
   format::EncodeOptions encode;
 };

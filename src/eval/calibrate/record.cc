@@ -52,8 +52,8 @@ Json check_json(const TextCheck& check, const TextIdentity& text, const std::vec
     entry.update(summary_json(check.calibrated[i]));
     calibrated.push_back(std::move(entry));
   }
-  return {{"text", text.name},         {"sha256", text.sha256},     {"offset", text.offset},
-          {"tokens", check.tokens},    {"compared", check.compared}, {"minima", summary_json(check.minima)},
+  return {{"text", text.name},       {"sha256", text.sha256},      {"offset", text.offset},
+          {"tokens", check.tokens},  {"compared", check.compared}, {"minima", summary_json(check.minima)},
           {"calibrated", calibrated}};
 }
 
@@ -103,8 +103,9 @@ Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& o
                        {"layers", layers_json(c.layers)}};
   Profile out = c.profile;
   char description[160];
-  std::snprintf(description, sizeof(description), "%.2fx smaller than f16 at %d tokens, formats chosen layer by layer for ",
-                ratio, options.length_tokens);
+  std::snprintf(description, sizeof(description),
+                "%.2fx smaller than f16 at %d tokens, formats chosen layer by layer for ", ratio,
+                options.length_tokens);
   out.name = "auto";
   out.description = description + (model_name.empty() ? c.model_digest.substr(0, 16) : model_name);
   if (Status s = out.set_calibration(record.dump()); !s.ok()) return s;

@@ -16,7 +16,6 @@ struct TextIdentity {
 
 /// The calibrated profile with name, description and record.
 Result<Profile> recorded_profile(const Calibration& calibration, const CalibrateOptions& options,
-                                 const std::string& model_name, const TextIdentity& text,
-                                 const TextIdentity& held_out);
+                                 const std::string& model_name, const TextIdentity& text, const TextIdentity& held_out);
 
 }  // namespace varve::eval

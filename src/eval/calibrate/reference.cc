@@ -10,8 +10,11 @@ namespace {
 double exp_remainder(double x) {
   if (std::fabs(x) > 0.25) return std::expm1(x) - x;
   // Taylor; the next term is below 1e-12 of the first.
-  return x * x * (1.0 / 2 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120 + x * (1.0 / 720 + x * (1.0 / 5040 +
-         x * (1.0 / 40320 + x * (1.0 / 362880))))))));
+  return x * x *
+         (1.0 / 2 +
+          x * (1.0 / 6 +
+               x * (1.0 / 24 +
+                    x * (1.0 / 120 + x * (1.0 / 720 + x * (1.0 / 5040 + x * (1.0 / 40320 + x * (1.0 / 362880))))))));
 }
 
 int32_t argmax(std::span<const float> x) {
