@@ -39,6 +39,7 @@ std::string arm_table(const Summary& summary) {
     }
   }
   for (const ArmRow& a : summary.arms) {
+    if (a.arm == "floor" || a.arm == kPeerReferenceArm) continue;  // they are about rounding, not about bytes
     const ArmRow* yardstick = find_arm(summary, kPercentOf, a.length);
     if (yardstick == nullptr || yardstick->kld_mean <= 0 || a.kld_mean <= 0 || &a == yardstick) continue;
     out += print("%s at %s: %.3fx the KL of %s at %.2fx its bytes\n", a.arm.c_str(), print_length(a.length).c_str(),

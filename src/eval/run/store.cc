@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-
-#include "eval/tasks/json_records.h"
+#include <fstream>
+#include <iterator>
 
 namespace varve::eval {
 namespace {
@@ -20,6 +20,16 @@ constexpr const char* kIdentity = "eval.json";
 constexpr const char* kItems = "items.jsonl";
 
 Status system_error(const std::string& path) { return io_error(path + ": " + std::strerror(errno)); }
+
+/// The whole file, which may be empty.
+Result<std::string> read_whole(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return system_error(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) return system_error(path);
+  return text;
+}
 
 /// The first key whose value is not the same, with both values.
 Status check_identity(const std::string& directory, const Json& there, const Json& here) {
@@ -60,7 +70,7 @@ Result<Store> Store::open(const std::string& directory, const Json& identity) {
   if (error) return io_error("cannot make directory " + directory + ": " + error.message());
   Store store(directory);
   if (fs::exists(store.path(kIdentity))) {
-    const auto text = read_file(store.path(kIdentity));
+    const auto text = read_whole(store.path(kIdentity));
     if (!text.ok()) return text.status();
     const Json there = Json::parse(*text, nullptr, false);
     if (!there.is_object()) return corrupt(store.path(kIdentity) + " is not the header of an evaluation");
@@ -86,7 +96,7 @@ Result<Store> Store::open(const std::string& directory, const Json& identity) {
 
 Status Store::read_lines() {
   const std::string items = path(kItems);
-  const auto text = read_file(items);
+  const auto text = read_whole(items);
   if (!text.ok()) return text.status();
   size_t begin = 0, line = 1;
   for (size_t end; (end = text->find('\n', begin)) != std::string::npos; begin = end + 1, ++line) {

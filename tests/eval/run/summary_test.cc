@@ -96,7 +96,7 @@ TEST(EvalSummary, PoolsDivergenceOverSlices) {
   std::vector<ItemRecord> records;
   for (int slice = 0; slice < 2; ++slice) {
     ItemRecord r = answer("int8", slice, 0);
-    r.task = kKldSuite;
+    r.task = "kld";
     for (int i = 0; i < 50; ++i) {
       r.divergence.add({.kl = slice * 50 + i + 1.0, .same_top = i % 2 == 0, .nll_p = 1, .nll_q = 1.5});
     }
