@@ -18,9 +18,11 @@ Draft draft_depth_sweep(const std::string& task, const Source& source) {
   Draft draft{task, task, source.index,
               "The following document mentions the access codes of several vaults. Read it and remember them.\n\n"};
   std::vector<std::string> needles;
+  std::vector<double> depths;  // the middle of each twelfth
   for (int i = 0; i < kDepths; ++i) {
     const VaultCode vault(random, taken);
     needles.push_back(vault.sentence());
+    depths.push_back((i + 0.5) / kDepths);
     Question question;
     question.tag = std::string("depth") + std::to_string(i);
     question.text = "\n\nWhat is the access code of the " + vault.name + " vault?";
@@ -30,13 +32,7 @@ Draft draft_depth_sweep(const std::string& task, const Source& source) {
     question.needles = {static_cast<size_t>(i)};
     draft.questions.push_back(question);
   }
-  // The middle of each twelfth.
-  const Placement place = [](int pieces) {
-    std::vector<int> at;
-    for (int i = 0; i < kDepths; ++i) at.push_back((2 * i + 1) * pieces / (2 * kDepths));
-    return at;
-  };
-  hide_in_prose(draft, source, random, needles, place, kDepths);
+  hide_in_prose(draft, source, random, needles, depths, kDepths);
   return draft;
 }
 

@@ -19,12 +19,12 @@ Draft draft_digit_table(const std::string& task, const Source& source) {
   Draft draft{task, task, source.index,
               "The lines of a ledger are scattered over the following document. Read it and remember them.\n\n"};
   std::vector<std::string> needles;
-  std::vector<double> shift;  // of each row within its sixtieth
+  std::vector<double> depths;  // each anywhere in its sixtieth
   for (int row = 0; row < kRows; ++row) {
     const std::string entry = "QX-" + new_number(random, 4, taken), credits = new_number(random, 4, taken);
     needles.push_back("\nLEDGER ENTRY " + entry + ": department " + std::to_string(random.between(1, kDepartments)) +
                       ", allocation " + credits + " credits.\n");
-    shift.push_back(random.unit());
+    depths.push_back((row + random.unit()) / kRows);
     Question question;
     question.tag = entry;
     question.text = "\n\nHow many credits are the allocation of ledger entry " + entry + "?";
@@ -34,13 +34,7 @@ Draft draft_digit_table(const std::string& task, const Source& source) {
     question.needles = {static_cast<size_t>(row)};
     draft.questions.push_back(question);
   }
-  const Placement place = [shift](int pieces) {
-    std::vector<int> at;
-    for (int row = 0; row < kRows; ++row)
-      at.push_back(static_cast<int>((row + shift[static_cast<size_t>(row)]) / kRows * pieces));
-    return at;
-  };
-  hide_in_prose(draft, source, random, needles, place, 0);
+  hide_in_prose(draft, source, random, needles, depths, 0);
   return draft;
 }
 

@@ -113,6 +113,24 @@ std::vector<Question> entry_questions(const Haystack& haystack, Random random, c
   return questions;
 }
 
+/// The sentence that the document is read from: any one, or, where the document has entries, one where they are dense
+/// enough for questions.
+size_t choose_start(const SentenceText& text, int length, Random& random) {
+  std::string whole;
+  std::vector<size_t> begins;
+  for (const std::string_view sentence : text.sentences()) {
+    begins.push_back(whole.size());
+    whole += sentence;
+  }
+  const std::vector<Entry> entries = find_entries(whole);
+  std::vector<size_t> dense;
+  for (size_t i = 0; i + kQuestions < entries.size(); ++i)
+    if (entries[i + kQuestions].offset - entries[i].offset < static_cast<size_t>(length)) dense.push_back(i);
+  if (dense.empty()) return random.below(begins.size());
+  const size_t at = entries[random.pick(dense)].offset;
+  return static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), at) - begins.begin()) - 1;
+}
+
 }  // namespace
 
 bool has_entries(std::string_view text) { return find_entries(text).size() >= kChoices; }
@@ -125,7 +143,7 @@ Draft draft_document_question(const std::string& task, DocumentQuestion kind, co
   draft.min_units = kMinSentences;
   draft.max_units = source.text->size();
   draft.reserve_tokens = kReserveTokens;
-  const size_t start = random.below(static_cast<uint64_t>(source.text->size()));
+  const size_t start = choose_start(*source.text, source.options->length, random);
   // The needles are the sentences themselves: only their places matter.
   draft.fill = [text = source.text, start](int sentences) {
     std::vector<Needle> marks;

@@ -1,7 +1,10 @@
 #include "eval/tasks/haystack.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "eval/tasks/sentences.h"
 
@@ -50,10 +53,14 @@ std::vector<double> token_depths(std::string_view text, const std::vector<size_t
   return depths;
 }
 
-SentenceText::SentenceText(const Document& document)
+SentenceText::SentenceText(const Document& document, CountTokens count)
     // However the document ends, its last sentence must not run into what follows it.
-    : name_(document.name), text_(std::string(trimmed(document.text)) + "\n\n"), sentences_(split_sentences(text_)) {
+    : name_(document.name),
+      text_(std::string(trimmed(document.text)) + "\n\n"),
+      sentences_(split_sentences(text_)),
+      count_(std::move(count)) {
   if (trimmed(text_).empty()) sentences_.clear();
+  tokens_.assign(sentences_.size(), -1);
 }
 
 std::vector<std::string_view> SentenceText::from(size_t start, int count) const {
@@ -64,15 +71,43 @@ std::vector<std::string_view> SentenceText::from(size_t start, int count) const 
   return pieces;
 }
 
-GridDepths::GridDepths(Random& random) : order_(random.sample(kGridPoints, kGridPoints)) {}
+std::vector<int> SentenceText::tokens_from(size_t start, int count) const {
+  std::vector<int> tokens;
+  tokens.reserve(static_cast<size_t>(count));
+  for (size_t i = start; i < start + static_cast<size_t>(count); ++i) {
+    int& known = tokens_[i % sentences_.size()];
+    if (known < 0) known = count_(sentences_[i % sentences_.size()]);
+    tokens.push_back(known);
+  }
+  return tokens;
+}
 
-std::vector<int> GridDepths::positions(int pieces, int needles) const {
-  std::vector<int> taken;
+std::vector<int> nearest_boundaries(const std::vector<int>& tokens, const std::vector<double>& depths) {
+  std::vector<int64_t> begins = {0};
+  for (const int count : tokens) begins.push_back(begins.back() + count);
+  std::vector<int> nearest;
+  for (const double depth : depths) {
+    const auto at = static_cast<int64_t>(depth * double(begins.back()));
+    auto next = std::lower_bound(begins.begin(), begins.end(), at);
+    if (next != begins.begin() && *next - at > at - *std::prev(next)) --next;
+    nearest.push_back(static_cast<int>(next - begins.begin()));
+  }
+  return nearest;
+}
+
+GridDepths::GridDepths(Random& random) {
+  for (const size_t point : random.sample(kGridPoints, kGridPoints))
+    points_.push_back(double(point) / (kGridPoints - 1));
+}
+
+std::vector<int> GridDepths::positions(const std::vector<int>& tokens, int needles) const {
+  std::vector<int> candidates = nearest_boundaries(tokens, points_);
+  for (size_t i = 0; i <= tokens.size(); ++i) candidates.push_back(static_cast<int>(i));
   const auto wanted = static_cast<size_t>(needles);
-  const auto place = [&](size_t point) { return static_cast<int>(point) * pieces / (kGridPoints - 1); };
-  for (size_t i = 0; i < order_.size() && taken.size() < wanted; ++i)
-    if (const int at = place(order_[i]); std::find(taken.begin(), taken.end(), at) == taken.end()) taken.push_back(at);
-  for (size_t i = 0; taken.size() < wanted; ++i) taken.push_back(place(order_[i % order_.size()]));
+  std::vector<int> taken;
+  for (size_t i = 0; i < candidates.size() && taken.size() < wanted; ++i)
+    if (std::find(taken.begin(), taken.end(), candidates[i]) == taken.end()) taken.push_back(candidates[i]);
+  while (taken.size() < wanted) taken.push_back(0);
   return taken;
 }
 

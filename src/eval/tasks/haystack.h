@@ -30,7 +30,7 @@ std::vector<double> token_depths(std::string_view text, const std::vector<size_t
 /// A document's own copy as sentences.
 class SentenceText {
  public:
-  explicit SentenceText(const Document& document);
+  SentenceText(const Document& document, CountTokens count);
   SentenceText(const SentenceText&) = delete;
 
   const std::string& name() const { return name_; }
@@ -40,11 +40,19 @@ class SentenceText {
   /// `count` sentences, count <= size(), from the sentence `start` on. Behind the last sentence of the document follows
   /// the first: every start is possible, and no sentence comes twice.
   std::vector<std::string_view> from(size_t start, int count) const;
+  /// Tokens of each of those sentences by itself.
+  std::vector<int> tokens_from(size_t start, int count) const;
 
  private:
   std::string name_, text_;
   std::vector<std::string_view> sentences_;
+  CountTokens count_;
+  mutable std::vector<int> tokens_;  ///< of each sentence that was asked for, else -1
 };
+
+/// For each depth in [0, 1], the number 0..size of the piece that begins nearest to that share of all pieces' tokens;
+/// size: the end. tokens[i] are those of piece i.
+std::vector<int> nearest_boundaries(const std::vector<int>& tokens, const std::vector<double>& depths);
 
 /// Depths for needles in a haystack whose size is not known yet: points of a grid of 40 from 0 to 1 in random order,
 /// the same for every size.
@@ -52,11 +60,12 @@ class GridDepths {
  public:
   explicit GridDepths(Random& random);
 
-  /// Positions 0..pieces of at most 40 needles; all different when pieces >= needles - 1.
-  std::vector<int> positions(int pieces, int needles) const;
+  /// Boundaries, between pieces of so many tokens, for at most 40 needles: nearest to the first points whose boundary
+  /// is still free, then any free ones; all different when there are as many boundaries as needles.
+  std::vector<int> positions(const std::vector<int>& tokens, int needles) const;
 
  private:
-  std::vector<size_t> order_;
+  std::vector<double> points_;
 };
 
 }  // namespace varve::eval

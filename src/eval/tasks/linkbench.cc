@@ -13,10 +13,12 @@ constexpr int kAnswerTokens = 24;
 /// Both tasks are about the same haystack.
 constexpr const char* kHaystack = "linkbench";
 
-/// Places of kChains needles around `numerator` thirds of the haystack, a twelfth to either side, in the given order.
-void place_around(int numerator, const std::vector<size_t>& order, int pieces, std::vector<int>& at) {
-  const int begin = (4 * numerator - 1) * pieces / 12, width = pieces / 6;
-  for (const size_t slot : order) at.push_back(begin + static_cast<int>(slot) * width / kChains);
+/// Depths of kChains needles, evenly over a twelfth to either side of `centre`, in random order.
+std::vector<double> depths_around(double centre, Random& random) {
+  std::vector<double> depths;
+  for (const size_t slot : random.sample(kChains, kChains))
+    depths.push_back(centre + ((double(slot) + 0.5) / kChains - 0.5) / 6);
+  return depths;
 }
 
 }  // namespace
@@ -61,14 +63,10 @@ Draft draft_linkbench(const std::string& task, bool chain, const Source& source)
 
   std::vector<std::string> needles = works;
   needles.insert(needles.end(), located.begin(), located.end());
-  const std::vector<size_t> order = random.sample(kChains, kChains), other = random.sample(kChains, kChains);
-  const Placement place = [order, other](int pieces) {
-    std::vector<int> at;
-    place_around(1, order, pieces, at);
-    place_around(2, other, pieces, at);
-    return at;
-  };
-  hide_in_prose(draft, source, random, needles, place, 0);
+  std::vector<double> depths = depths_around(1.0 / 3, random);
+  const std::vector<double> second = depths_around(2.0 / 3, random);
+  depths.insert(depths.end(), second.begin(), second.end());
+  hide_in_prose(draft, source, random, needles, depths, 0);
   return draft;
 }
 

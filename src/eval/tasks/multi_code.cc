@@ -44,12 +44,7 @@ Draft draft_multi_code(const std::string& task, const Source& source) {
   question.answer_tokens = kAnswerTokens;
   draft.questions = {question};
 
-  const Placement place = [depths = spread_depths(random)](int pieces) {
-    std::vector<int> at;
-    for (const double depth : depths) at.push_back(static_cast<int>(depth * pieces));
-    return at;
-  };
-  hide_in_prose(draft, source, random, needles, place, kMinSentences);
+  hide_in_prose(draft, source, random, needles, spread_depths(random), kMinSentences);
   return draft;
 }
 

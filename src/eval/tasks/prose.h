@@ -5,19 +5,16 @@
 
 namespace varve::eval {
 
-/// Places of the needles among `pieces` sentences: numbers in [0, pieces].
-using Placement = std::function<std::vector<int>(int pieces)>;
-
-/// Fills the draft's haystack with the source's text from a random sentence on. Needle i lies before sentence
-/// place(n)[i].
+/// Fills the draft's haystack with the source's text from a random sentence on; needle i lies at the sentence boundary
+/// nearest to depths[i].
 inline void hide_in_prose(Draft& draft, const Source& source, Random& random, std::vector<std::string> needles,
-                          Placement place, int min_sentences) {
+                          std::vector<double> depths, int min_sentences) {
   draft.document = source.text->name();
   draft.min_units = min_sentences;
   draft.max_units = source.text->size();
   const size_t start = random.below(static_cast<uint64_t>(source.text->size()));
-  draft.fill = [text = source.text, start, needles = std::move(needles), place = std::move(place)](int sentences) {
-    const std::vector<int> at = place(sentences);
+  draft.fill = [text = source.text, start, needles = std::move(needles), depths = std::move(depths)](int sentences) {
+    const std::vector<int> at = nearest_boundaries(text->tokens_from(start, sentences), depths);
     std::vector<Needle> placed;
     for (size_t i = 0; i < needles.size(); ++i) placed.push_back({needles[i], at[i]});
     return insert_needles(text->from(start, sentences), placed);

@@ -8,7 +8,7 @@
 namespace varve::eval {
 namespace {
 
-constexpr std::array<int, 4> kPercent = {15, 38, 61, 84};
+constexpr std::array<double, 4> kDepths = {0.15, 0.38, 0.61, 0.84};
 constexpr int kAnswerTokens = 16;
 constexpr int kMinSentences = 5;  // so that the four depths are different sentences
 
@@ -20,10 +20,10 @@ Draft draft_relational(const std::string& task, const Source& source) {
   Draft draft{task, task, source.index,
               "The following document mentions the locker numbers of several people. Read it and remember who has "
               "which.\n\n"};
-  const std::vector<size_t> names = random.sample(given_names().size(), kPercent.size());
+  const std::vector<size_t> names = random.sample(given_names().size(), kDepths.size());
   std::vector<std::string> needles, numbers;
-  for (size_t i = 0; i < kPercent.size(); ++i) numbers.push_back(new_number(random, 4, taken));
-  for (size_t i = 0; i < kPercent.size(); ++i) {
+  for (size_t i = 0; i < kDepths.size(); ++i) numbers.push_back(new_number(random, 4, taken));
+  for (size_t i = 0; i < kDepths.size(); ++i) {
     const std::string fact = given_names()[names[i]] + " was given the locker with the number";
     needles.push_back(fact + " " + numbers[i] + ". ");
     Question question;
@@ -37,12 +37,7 @@ Draft draft_relational(const std::string& task, const Source& source) {
     question.needles = {i};
     draft.questions.push_back(question);
   }
-  const Placement place = [](int pieces) {
-    std::vector<int> at;
-    for (const int percent : kPercent) at.push_back(percent * pieces / 100);
-    return at;
-  };
-  hide_in_prose(draft, source, random, needles, place, kMinSentences);
+  hide_in_prose(draft, source, random, needles, {kDepths.begin(), kDepths.end()}, kMinSentences);
   return draft;
 }
 

@@ -100,24 +100,29 @@ Draft draft_niah(const std::string& task, const NiahKind& kind, const Source& so
 
   const GridDepths depths(random);
   draft.min_units = static_cast<int>(needles.size());
-  const auto place = [needles, depths](const std::vector<std::string_view>& pieces) {
+  const auto place = [needles, depths](const std::vector<std::string_view>& pieces, const std::vector<int>& tokens) {
     std::vector<Needle> placed = needles;
-    const std::vector<int> at = depths.positions(static_cast<int>(pieces.size()), static_cast<int>(placed.size()));
+    const std::vector<int> at = depths.positions(tokens, static_cast<int>(placed.size()));
     for (size_t i = 0; i < placed.size(); ++i) placed[i].before = at[i];
     return insert_needles(pieces, placed);
   };
+  const auto alike = [](int lines) { return std::vector<int>(static_cast<size_t>(lines), 1); };
   if (prose) {
     draft.document = source.text->name();
     draft.max_units = source.text->size();
     const size_t start = random.below(static_cast<uint64_t>(source.text->size()));
-    draft.fill = [text = source.text, start, place](int units) { return place(text->from(start, units)); };
+    draft.fill = [text = source.text, start, place](int units) {
+      return place(text->from(start, units), text->tokens_from(start, units));
+    };
   } else if (kind.hay == NiahKind::Hay::kNoise) {
     draft.max_units = source.options->length;
-    draft.fill = [place](int units) { return place(noise_lines(units)); };
+    draft.fill = [place, alike](int units) { return place(noise_lines(units), alike(units)); };
   } else {
     auto lines = std::make_shared<std::vector<std::string>>(needle_lines(kind, drawn, source.options->length));
     draft.max_units = static_cast<int>(lines->size());
-    draft.fill = [lines, place](int units) { return place({lines->begin(), lines->begin() + units}); };
+    draft.fill = [lines, place, alike](int units) {
+      return place({lines->begin(), lines->begin() + units}, alike(units));
+    };
   }
   return draft;
 }

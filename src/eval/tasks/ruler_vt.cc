@@ -29,7 +29,7 @@ struct Chain {
 };
 
 Haystack hide(const Chain& chain, const GridDepths& depths, int lines) {
-  std::vector<int> at = depths.positions(lines, kHops + 1);
+  std::vector<int> at = depths.positions(std::vector<int>(static_cast<size_t>(lines), 1), kHops + 1);
   std::sort(at.begin(), at.end());  // the chain is told in its order
   std::vector<Needle> needles;
   for (size_t i = 0; i < at.size(); ++i) needles.push_back({chain.assignment(i), at[i]});

@@ -13,7 +13,12 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r' |
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return is_upper(c) || (c >= 'a' && c <= 'z'); }
-bool is_close(char c) { return c == '"' || c == '\'' || c == ')' || c == ']'; }
+/// Bytes of the closing quote or bracket that the text begins with; 0 when it begins with none.
+size_t closing_bytes(std::string_view text) {
+  for (const std::string_view mark : {"\"", "'", ")", "]", "\u201d", "\u2019"})
+    if (text.substr(0, mark.size()) == mark) return mark.size();
+  return 0;
+}
 
 /// What a sentence may begin with: a capital, a digit, an opening mark, or the first byte of a character beyond ASCII.
 bool can_begin(char c) {
@@ -21,9 +26,13 @@ bool can_begin(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-/// Whether the word before the full stop at `stop` is one that a full stop does not end.
-bool is_abbreviation(std::string_view text, size_t stop) {
+/// Whether the full stop at `stop` belongs to what is before it: an abbreviation, an initial, or the number of a list's
+/// item, which stands at the beginning of the sentence.
+bool is_no_end(std::string_view text, size_t sentence, size_t stop) {
   size_t begin = stop;
+  while (begin > sentence && is_digit(text[begin - 1])) --begin;
+  if (begin < stop && begin == sentence) return true;
+  begin = stop;
   while (begin > 0 && (is_letter(text[begin - 1]) || text[begin - 1] == '.')) --begin;
   const std::string_view word = text.substr(begin, stop - begin);
   if (word.size() == 1 && is_upper(word[0])) return true;  // an initial
@@ -32,11 +41,11 @@ bool is_abbreviation(std::string_view text, size_t stop) {
   return std::find(kKnown.begin(), kKnown.end(), word) != kKnown.end();
 }
 
-/// The end of the sentence whose last mark is at `mark`, before its white space; 0 when none ends there.
-size_t sentence_end(std::string_view text, size_t mark) {
-  if (text[mark] == '.' && is_abbreviation(text, mark)) return 0;
+/// The end of the sentence from `sentence` on whose last mark is at `mark`, before its white space; 0 when none ends.
+size_t sentence_end(std::string_view text, size_t sentence, size_t mark) {
+  if (text[mark] == '.' && is_no_end(text, sentence, mark)) return 0;
   size_t end = mark + 1;
-  while (end < text.size() && is_close(text[end])) ++end;
+  while (const size_t bytes = closing_bytes(text.substr(end))) end += bytes;
   size_t next = end;
   while (next < text.size() && is_space(text[next])) ++next;
   if (next == text.size()) return end;
@@ -71,7 +80,7 @@ std::vector<std::string_view> split_sentences(std::string_view text) {
       continue;
     }
     const bool mark = text[at] == '.' || text[at] == '!' || text[at] == '?';
-    if (const size_t end = mark ? sentence_end(text, at) : 0; end != 0) {
+    if (const size_t end = mark ? sentence_end(text, begin, at) : 0; end != 0) {
       at = skip_space(end);
       cut(at);
     } else {

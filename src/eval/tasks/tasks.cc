@@ -91,7 +91,7 @@ Result<std::vector<std::shared_ptr<const SentenceText>>> prepare(const Task& tas
   if (task.needs == Needs::kNothing) return texts;
   for (const Document& document : options.documents) {
     if (task.needs == Needs::kEntries && !has_entries(document.text)) continue;
-    auto text = std::make_shared<const SentenceText>(document);
+    auto text = std::make_shared<const SentenceText>(document, options.count_tokens);
     if (text->size() == 0) return invalid_argument("text " + document.name + " is empty");
     texts.push_back(std::move(text));
   }
