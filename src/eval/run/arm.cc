@@ -18,11 +18,12 @@ class OurArm final : public Arm {
     base_ = *session;
     if (tokens.empty()) return {};
     int before = 0;
-    return engine_->feed(base_, tokens, Logits::kNone, logits_, [&](int done, int) {
+    Status s = engine_->feed(base_, tokens, Logits::kNone, logits_, [&](int done, int) {
       const int fed = done - before;
       before = done;
       return !on_tokens || on_tokens(fed);
     });
+    return s.ok() ? settle() : s;
   }
 
   Status adopt(const Arm& reference) override {
@@ -32,7 +33,7 @@ class OurArm final : public Arm {
     const auto session = engine_->adopt(*dense->engine_, dense->base_);
     if (!session.ok()) return session.status();
     base_ = *session;
-    return {};
+    return settle();
   }
 
   Status step(std::span<const int32_t> tokens, bool want_rows, std::vector<float>& rows) override {
@@ -74,6 +75,14 @@ class OurArm final : public Arm {
   Fallbacks fallbacks() const override { return engine_->stats().fallbacks; }
 
  private:
+  /// A fork finishes the conversions that wait: what is held from now on is what questions find.
+  Status settle() {
+    const auto fork = engine_->fork(base_);
+    if (!fork.ok()) return fork.status();
+    engine_->finish(*fork);
+    return {};
+  }
+
   void forget() {
     engine_->finish(branch_);
     engine_->finish(base_);

@@ -36,7 +36,7 @@ class Arm {
  public:
   virtual ~Arm() = default;
 
-  /// Forgets everything, then reads on as step() does without asking for logits. on_tokens: tokens since the last call;
+  /// Forgets everything, reads `tokens` and finishes the conversions that they made due. on_tokens: tokens since the last call;
   /// false cancels.
   virtual Status read(std::span<const int32_t> tokens, const std::function<bool(int)>& on_tokens) = 0;
   /// Forgets everything and takes over what `reference`, a dense arm of ours, has read: mode A. kUnsupported for a peer.

@@ -33,11 +33,12 @@ Result<Speed> measure_speed(const std::shared_ptr<model::Model>& model, const Ev
   for (int i = 0; i < tokens; ++i) text.push_back(static_cast<int32_t>(1 + i % (model->info().vocabulary - 1)));
   std::vector<float> rows;
   Speed speed;
-  for (int round = 0; round < 2; ++round) {  // the first one pages the weights in
+  for (const int n : {std::min(tokens, 16), tokens}) {  // the first time pages the weights in
     const double started = now_s();
     if (Status s = (*arm)->read({}, {}); !s.ok()) return s;
-    if (Status s = (*arm)->step(text, options.is_kld(), rows); !s.ok()) return s;
-    speed.read_s = (now_s() - started) / tokens;
+    const std::span<const int32_t> part(text.data(), static_cast<size_t>(n));
+    if (Status s = (*arm)->step(part, options.is_kld(), rows); !s.ok()) return s;
+    speed.read_s = (now_s() - started) / n;
   }
   if (Status s = (*arm)->ask({text.data(), 1}); !s.ok()) return s;
   const double started = now_s();
