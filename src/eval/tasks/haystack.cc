@@ -1,6 +1,7 @@
 #include "eval/tasks/haystack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <numeric>
@@ -87,7 +88,7 @@ std::vector<int> nearest_boundaries(const std::vector<int>& tokens, const std::v
   for (const int count : tokens) begins.push_back(begins.back() + count);
   std::vector<int> nearest;
   for (const double depth : depths) {
-    const auto at = static_cast<int64_t>(depth * double(begins.back()));
+    const int64_t at = std::llround(depth * double(begins.back()));
     auto next = std::lower_bound(begins.begin(), begins.end(), at);
     if (next != begins.begin() && *next - at > at - *std::prev(next)) --next;
     nearest.push_back(static_cast<int>(next - begins.begin()));

@@ -56,6 +56,7 @@ std::string first_number(std::string_view text) {
   size_t at = 0;
   while (at < text.size() && !is_digit(text[at])) ++at;
   std::string number;
+  bool grouped = false;
   for (; at < text.size(); ++at) {
     if (is_digit(text[at])) {
       number += text[at];
@@ -66,7 +67,9 @@ std::string first_number(std::string_view text) {
       while (end < text.size() && is_digit(text[end])) ++end;
       return end - from;
     };
-    if (text[at] != ',' || digits(at + 1) != 3) break;  // a comma between thousands
+    // A comma between thousands stands behind three digits at most, or behind another group of three.
+    if (text[at] != ',' || digits(at + 1) != 3 || (number.size() > 3 && !grouped)) break;
+    grouped = true;
   }
   return number;
 }

@@ -29,9 +29,10 @@ TEST(Limits, LossesToDetect) {
 
 TEST(Limits, SentencesCarryTheNumbers) {
   EXPECT_EQ(what_n_shows(0, 0, 0), "No pair was compared: nothing is shown.");
-  EXPECT_EQ(what_n_shows(96, 0, 0),
-            "Of 96 pairs, no losses and no wins: the true loss rate is below 3.1 % (95 %). A margin of 1.0 % would need "
-            "about 299 pairs.");
+  EXPECT_EQ(
+      what_n_shows(96, 0, 0),
+      "Of 96 pairs, no losses and no wins: the true loss rate is below 3.1 % (95 %). A margin of 1.0 % would need "
+      "about 299 pairs.");
   EXPECT_EQ(what_n_shows(400, 0, 0), "Of 400 pairs, no losses and no wins: the true loss rate is below 0.75 % (95 %).");
   EXPECT_EQ(what_n_shows(32, 1, 1),
             "Of 32 pairs, 1 loss and 1 win: no difference is shown, which does not show that there is none (exact "
