@@ -28,7 +28,7 @@ CalibrateOptions small_options() {
   o.length_tokens = 131072;  // scratch weighs nothing there
   o.budget_ratio = 3.2;
   o.check_seeds = {1, 5};
-  o.check_tokens = 256;
+  o.check_tokens = 512;  // pages must become old while it is read
   o.threads = 1;
   return o;
 }
@@ -43,7 +43,7 @@ class Calibrate : public ::testing::TestWithParam<std::string> {
     ASSERT_NE(model_, nullptr);
     const auto engine = TinyEngine::make(model_, TinyEngine::options(*Profile::named("dense")));
     text_ = TinyEngine::tokens(*engine, 600, 1);
-    held_out_ = TinyEngine::tokens(*engine, 300, 2);
+    held_out_ = TinyEngine::tokens(*engine, 600, 2);
   }
   Result<Calibration> run(const CalibrateOptions& o) { return calibrate(model_, text_, held_out_, o); }
 
@@ -77,7 +77,7 @@ TEST_P(Calibrate, MeasuresEveryLayerAndMeetsTheBudget) {
   const Price price(model_->info(), options.length_tokens, c->scratch_bytes);
   EXPECT_EQ(*price.physical_bytes(c->profile), c->physical_bytes);
   EXPECT_EQ(c->held_out.calibrated.size(), 2u);
-  EXPECT_EQ(c->held_out.compared, 256 - 256 / 3);
+  EXPECT_EQ(c->held_out.compared, 512 - 512 / 3);
   EXPECT_GT(c->held_out.calibrated[0].mean, 0);
   EXPECT_NE(c->held_out.calibrated[0].mean, c->held_out.calibrated[1].mean) << "two rotation seeds";
   const ShapeResult& chosen = c->shapes[c->chosen];
@@ -137,7 +137,7 @@ TEST_P(CalibrateLlama, ShortTextsAndBadOptionsAreRefusedWithTheNumbers) {
     EXPECT_NE(s.message().find(words), std::string::npos) << s.message();
   };
   refused([](CalibrateOptions& o) { o.prefill_tokens = 2000; }, "has 600 tokens; 2064 are needed");
-  refused([](CalibrateOptions& o) { o.check_tokens = 320; }, "has 300 tokens; 320 are needed");
+  refused([](CalibrateOptions& o) { o.check_tokens = 640; }, "has 600 tokens; 640 are needed");
   refused([](CalibrateOptions& o) { o.eval_tokens = 100; }, "multiple of 64");
   refused([](CalibrateOptions& o) { o.prefill_tokens = 128; }, "it needs 192");
   refused([](CalibrateOptions& o) { o.measured_k = {"7"}; }, "codec 7 cannot be measured for keys");
