@@ -106,11 +106,12 @@ class Engine {
   /// A session with the same tokens: sealed pages are shared, the unsealed rest is copied.
   Result<SessionId> fork(SessionId session);
   /// A session with the tokens of a session of a dense engine over the same model, whose rows are taken from there
-  /// instead of computed: appended, sealed and converted by this engine's own rules, in chunks of chunk_tokens(). What
-  /// later tokens lose is then the formats' doing alone, while a session that was fed has keys and values that
-  /// attention over coded pages brought forth. No attention is scored meanwhile, and the prefix cache never keeps the
-  /// session's pages. Rows below every window that the dense engine has let go of are lost rows (NaN keys) that nothing
-  /// reads. kInvalidArgument: another model, an engine that is not dense, no such session, or this very engine;
+  /// instead of computed: appended, sealed and converted by this engine's own rules, in chunks of chunk_tokens(). As
+  /// after a feed, conversions of the last chunk may still be under way; a fork finishes them. What later tokens lose is
+  /// then the formats' doing alone, while a session that was fed has keys and values that attention over coded pages
+  /// brought forth. No attention is scored meanwhile, and the prefix cache never keeps the session's pages. Rows below
+  /// every window that the dense engine has let go of are lost rows (NaN keys) that nothing reads.
+  /// kInvalidArgument: another model, an engine that is not dense, no such session, or this very engine;
   /// kContextOverflow, kResourceExhausted with the numbers.
   Result<SessionId> adopt(const Engine& dense, SessionId session);
   /// Keys (after RoPE) and values of positions [begin, end) of one model layer in a session of a dense engine, for

@@ -77,7 +77,9 @@ TEST_P(Adopt, EqualsASessionThatComputedTheSameRows) {
 }
 
 TEST_P(Adopt, PagesGoThroughTheTiersAsIfFed) {
-  const auto e = engine(model_, TinyEngine::small_minima()), f = engine(model_, TinyEngine::small_minima());
+  EngineOptions options = TinyEngine::options(TinyEngine::small_minima());
+  options.prefix_cache_bytes = 0;  // it would keep pages of the fed session that its windows have left
+  const auto e = TinyEngine::make(model_, options), f = TinyEngine::make(model_, options);
   const SessionId from = dense_->start().value(), fed = f->start().value();
   next(*dense_, from, text(0, 900));
   next(*f, fed, text(0, 900));

@@ -63,8 +63,12 @@ Result<Arms> Arms::create(const std::shared_ptr<model::Model>& model, std::span<
 Result<ArmDivergence> Arms::measure(const std::string& what, const Profile& profile, int step_tokens) {
   auto engine = make(profile);
   if (!engine.ok()) return engine.status();
-  const auto session = (*engine)->adopt(*dense_, session_);
+  const auto adopted = (*engine)->adopt(*dense_, session_);
+  if (!adopted.ok()) return adopted.status();
+  // A fork begins with its parent's conversions finished: every old page is in the format under test.
+  const auto session = (*engine)->fork(*adopted);
   if (!session.ok()) return session.status();
+  (*engine)->finish(*adopted);
   std::vector<float> logits, part;
   for (size_t done = 0; done < eval_text_.size();) {
     const size_t n = std::min(eval_text_.size() - done, static_cast<size_t>(step_tokens));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <tuple>
 
 #include "base/clock.h"
 #include "engine/cache_plan.h"
@@ -23,7 +24,7 @@ constexpr double kCentreDoubt = 1.5;
 /// How much lower its KL must be for the centre that is dearer to read.
 constexpr double kRotaryGain = 0.9;
 /// A few times is enough: KL grows with its prediction, though not in proportion.
-constexpr int kMaxKlRounds = 4;
+constexpr int kMaxKlRounds = 6;
 
 std::string text(double x) {
   char buffer[32];
@@ -38,6 +39,17 @@ Status check_options(const CalibrateOptions& o, size_t text_tokens, size_t held_
   }
   if (o.shapes.empty() || o.measured_k.empty() || o.measured_v.empty() || o.check_seeds.empty()) {
     return invalid_argument("calibration needs a page shape, a codec to measure on each side, and a seed");
+  }
+  for (const auto& [side, measured, known] :
+       {std::tuple{"keys", &o.measured_k, &kCalibratedK}, std::tuple{"values", &o.measured_v, &kCalibratedV}}) {
+    for (const std::string& codec : *measured) {
+      if (std::find(known->begin(), known->end(), codec) != known->end()) continue;
+      return invalid_argument("codec " + codec + " cannot be measured for " + side);
+    }
+  }
+  if (o.check_tokens < kUseStep || o.check_tokens % kUseStep != 0) {
+    return invalid_argument("calibration checks " + std::to_string(o.check_tokens) +
+                            " tokens; it must be a multiple of " + std::to_string(kUseStep));
   }
   const PageShape& shape = o.shapes.front();
   if (const int least = shape.recent_tokens + 2 * shape.page_tokens; o.prefill_tokens < least) {
@@ -123,9 +135,6 @@ Status Calibrator::measure_side(int ordinal, bool is_k, LayerCosts& out) {
   for (const std::string& codec : is_k ? options_.measured_k : options_.measured_v) {
     std::vector<CodecCost>& costs = is_k ? out.k : out.v;
     const auto cost = std::find_if(costs.begin(), costs.end(), [&](const CodecCost& c) { return c.codec == codec; });
-    if (cost == costs.end()) {
-      return invalid_argument("codec " + codec + " cannot be measured for " + (is_k ? "keys" : "values"));
-    }
     const auto arm = measure_layer(ordinal, is_k ? codec : "8", is_k ? "8" : codec, out.centre);
     if (!arm.ok()) return arm.status();
     cost->kl = arm->kl;
@@ -250,7 +259,7 @@ Status Calibrator::solve_for_kl(std::span<const int32_t> calibration_text) {
       return {};
     }
     if (target <= solver->least_cost()) break;
-    target *= 0.9 * options_.max_kl / kl;
+    target = 0.9 * solution->cost * options_.max_kl / kl;
   }
   return invalid_argument("a mean KL of " + text(options_.max_kl) + ": the least that was reached is " +
                           text(least_measured) + ", at " + text(out_.least_ratio) + "x to " + text(out_.most_ratio) +
