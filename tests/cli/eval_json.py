@@ -7,11 +7,11 @@ ARM = {"arm", "length", "n", "items", "kld_mean", "kld_median", "kld_p99", "kld_
        "same_top1", "ppl", "ppl_ratio", "bytes_per_token", "ratio", "payload_bytes_per_token",
        "metadata_bytes_per_token", "scratch_bytes_per_token", "allocated_bytes_per_token", "peer_kld_mean",
        "peer_same_top1", "mode", "profile_digest", "strata", "fallbacks"}
-TASK = {"task", "length", "arm", "n", "groups", "score", "dense_score", "delta", "lo", "hi", "interval", "wins",
+TASK = {"task", "length", "arm", "n", "groups", "shortened", "score", "dense_score", "delta", "lo", "hi", "interval", "wins",
         "losses", "mcnemar_p", "discriminative", "shows"}
 TOP = {"model", "suite", "mode", "seed", "arms", "tasks", "model_digest", "command", "run", "build", "machine"}
 LINE = {"id", "task", "group", "length", "arm", "mode", "profile_digest", "model_digest", "prompt_sha256",
-        "prompt_tokens", "score", "answer", "references", "depths", "divergence", "kv", "context_tokens", "fallbacks",
+        "prompt_tokens", "dropped_tokens", "score", "answer", "references", "depths", "divergence", "kv", "context_tokens", "fallbacks",
         "seconds"}
 
 for name in sys.argv[1:]:

@@ -41,11 +41,12 @@ std::string arm_table(const Summary& summary) {
 }
 
 std::string task_table(const Summary& summary) {
-  std::string out = "<table>\n" + header({"task", "length", "arm", "n", "groups", "dense", "score", "delta",
+  std::string out = "<table>\n" + header({"task", "length", "arm", "n", "groups", "shortened", "dense", "score", "delta",
                                           "95 % of delta", "by", "wins", "losses", "McNemar p", "what n can show"});
   for (const TaskRow& t : summary.tasks) {
     out += (t.discriminative ? "<tr>" : "<tr class=\"faint\">") + cell(t.task) + cell(print_length(t.length)) +
            cell(t.arm, true) + cell(std::to_string(t.n)) + cell(std::to_string(t.groups)) +
+           cell(std::to_string(t.shortened)) +
            cell(print("%.1f%%", 100 * t.dense_score)) + cell(print("%.1f%%", 100 * t.score)) +
            cell(print("%+.1f pp", 100 * t.delta)) +
            cell(print("%+.1f to %+.1f", 100 * t.interval.lo, 100 * t.interval.hi)) + cell(t.method, true) +

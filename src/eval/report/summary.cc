@@ -118,6 +118,7 @@ TaskRow task_row(const std::string& task, const Pick& records, const Pick& dense
     row.dense_score += d / double(row.n);
     row.wins += a - d >= kFlip;
     row.losses += d - a >= kFlip;
+    row.shortened += records[i]->dropped_tokens > 0;
     binary = binary && is_binary(*records[i]) && is_binary(*dense[i]);
   }
   const std::set<std::string> distinct(groups.begin(), groups.end());
@@ -228,6 +229,7 @@ Json task_json(const TaskRow& t) {
           {"discriminative", t.discriminative},
           {"dense_score", t.dense_score},
           {"groups", t.groups},
+          {"shortened", t.shortened},
           {"interval", t.method},
           {"mcnemar_p", t.p},
           {"shows", t.shows}};

@@ -74,6 +74,11 @@ std::string task_table(const Summary& summary) {
                  100 * t.score, 100 * t.delta, interval.c_str(), flips.c_str(), t.p,
                  t.discriminative ? "" : "  non-discriminative: dense is below 50 %");
   }
+  for (const TaskRow& t : summary.tasks) {
+    if (t.shortened == 0 || t.task == "all") continue;
+    out += t.task + " at " + print_length(t.length) + ", " + t.arm + ": " + std::to_string(t.shortened) + " of " +
+           std::to_string(t.n) + " documents lost their middle to fit the length\n";
+  }
   out += "\nWhat n can show\n";
   for (const TaskRow& t : summary.tasks) {
     const bool pooled = std::ranges::none_of(

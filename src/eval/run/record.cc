@@ -92,6 +92,7 @@ Json record_json(const ItemRecord& r) {
                {"model_digest", r.model_digest},
                {"prompt_sha256", r.prompt_sha256},
                {"prompt_tokens", r.prompt_tokens},
+               {"dropped_tokens", r.dropped_tokens},
                {"score", shorten(r.score)},
                {"answer", valid_utf8(r.answer)},
                {"references", r.references},
@@ -127,6 +128,7 @@ Result<ItemRecord> parse_record(const Json& json) {
     json.at("model_digest").get_to(r.model_digest);
     json.at("prompt_sha256").get_to(r.prompt_sha256);
     json.at("prompt_tokens").get_to(r.prompt_tokens);
+    json.at("dropped_tokens").get_to(r.dropped_tokens);
     json.at("score").get_to(r.score);
     json.at("answer").get_to(r.answer);
     json.at("references").get_to(r.references);

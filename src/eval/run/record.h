@@ -35,6 +35,7 @@ struct ItemRecord {
   std::string prompt_sha256;   ///< of the prompt's tokens, first 16 hexadecimal digits
   std::string model_digest;
   int prompt_tokens = 0;
+  int dropped_tokens = 0;  ///< of the document's middle, so that it fits the length
   double score = 0;
   std::string answer;  ///< generated text, or the choice that was likeliest
   std::vector<std::string> references;

@@ -100,6 +100,7 @@ class GroupRun {
     r.length = question.item.length;
     r.prompt_sha256 = question.prompt_sha256;
     r.prompt_tokens = question.prompt_tokens;
+    r.dropped_tokens = question.item.dropped_tokens;
     r.references = question.item.references;
     r.depths = question.item.depths;
     r.context_tokens = static_cast<int>(group_.shared.size());
