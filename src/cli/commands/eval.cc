@@ -135,8 +135,8 @@ Status run_eval(EvalCommand& c) {
     const auto seconds = (*evaluation)->estimate_s();
     if (!seconds.ok()) return seconds.status();
     if (*seconds > kLongestWithoutYes && !c.yes) {
-      return invalid_argument("this takes about " + format_duration(*seconds) + " (" +
-                              std::to_string(rest.tokens()) + " tokens): say --yes, or ask for less");
+      return invalid_argument("this takes about " + format_duration(*seconds) + " (" + std::to_string(rest.tokens()) +
+                              " tokens): say --yes, or ask for less");
     }
     print_plan(rest, *seconds);
     if (Status s = run_rest(**evaluation); !s.ok()) return s;
@@ -179,9 +179,10 @@ Action define_eval(CLI::App& app) {
   app.add_option("--text-dir", c->text_dir, "where keys of texts are looked up")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("--data", c->eval.data,
-                 "questions of a published benchmark: LongBench v2 data.json (docmcq), a LongBench jsonl (longbench), a "
-                 "RULER jsonl (ruler, with --tasks)")
+  app.add_option(
+         "--data", c->eval.data,
+         "questions of a published benchmark: LongBench v2 data.json (docmcq), a LongBench jsonl (longbench), a "
+         "RULER jsonl (ruler, with --tasks)")
       ->type_name("FILE");
   app.add_option("-t,--threads", c->model.threads, "threads [all processors]")->check(CLI::Range(1, 512));
   app.add_option("--chunk", c->eval.chunk_tokens, "tokens of one step [128 for kld, 512 for tasks]")
@@ -197,8 +198,10 @@ Action define_eval(CLI::App& app) {
       "  varve eval -m qwen2.5-coder-0.5b --suite ruler --arms minima,auto,q4_0 --length 4K --n 8 --out ruler --yes\n"
       "  varve eval -m model.gguf --suite natural --tasks depth_sweep --text report.txt --arms auto --out depth\n"
       "  varve eval -m model.gguf --text report.txt --arms auto,minima@1,minima@2,minima@3 --out mine\n"
-      "The directory gets items.jsonl, summary.json and report.html. Ctrl-C keeps what is done; the same command goes on,\n"
-      "and a larger --n, more --arms, --length or --tasks add to it. docs/quality.md explains suites, arms and statistics.");
+      "The directory gets items.jsonl, summary.json and report.html. Ctrl-C keeps what is done; the same command goes "
+      "on,\n"
+      "and a larger --n, more --arms, --length or --tasks add to it. docs/quality.md explains suites, arms and "
+      "statistics.");
   return [c] {
     if (c->arms.empty()) c->arms = {"dense2", "q8_0", "q4_0", "int8", "minima"};
     if (c->lengths.empty()) c->lengths = {"4K"};

@@ -23,32 +23,32 @@ std::string header(const std::vector<std::string>& names) {
 }
 
 std::string arm_table(const Summary& summary) {
-  std::string out = "<table>\n" + header({"arm", "length", "n", "mean KL", "95 %", "median", "p99", "p99.9", "max",
-                                          "same top", "PPL x", "bytes/token", "payload", "metadata", "scratch",
-                                          "allocated", "ratio", "profile"});
+  std::string out =
+      "<table>\n" + header({"arm", "length", "n", "mean KL", "95 %", "median", "p99", "p99.9", "max", "same top",
+                            "PPL x", "bytes/token", "payload", "metadata", "scratch", "allocated", "ratio", "profile"});
   for (const ArmRow& a : summary.arms) {
     const std::string interval =
         a.kld_interval ? print_kl(a.kld_interval->lo) + " to " + print_kl(a.kld_interval->hi) : std::string();
-    out += "<tr>" + cell(a.arm) + cell(print_length(a.length)) + cell(std::to_string(a.n)) + cell(print_kl(a.kld_mean)) +
-           cell(interval) + cell(print_kl(a.kld_median)) + cell(print_kl(a.kld_p99)) + cell(print_kl(a.kld_p999)) +
-           cell(print_kl(a.kld_max)) + cell(print("%.2f%%", 100 * a.same_top1)) + cell(print("%.4f", a.ppl_ratio)) +
-           cell(print("%.0f", a.bytes_per_token)) + cell(print("%.0f", a.payload_per_token)) +
-           cell(print("%.0f", a.metadata_per_token)) + cell(print("%.0f", a.scratch_per_token)) +
-           cell(print("%.0f", a.allocated_per_token)) + cell(print("%.2fx", a.ratio)) + cell(a.profile_digest, true) +
-           "</tr>\n";
+    out += "<tr>" + cell(a.arm) + cell(print_length(a.length)) + cell(std::to_string(a.n)) +
+           cell(print_kl(a.kld_mean)) + cell(interval) + cell(print_kl(a.kld_median)) + cell(print_kl(a.kld_p99)) +
+           cell(print_kl(a.kld_p999)) + cell(print_kl(a.kld_max)) + cell(print("%.2f%%", 100 * a.same_top1)) +
+           cell(print("%.4f", a.ppl_ratio)) + cell(print("%.0f", a.bytes_per_token)) +
+           cell(print("%.0f", a.payload_per_token)) + cell(print("%.0f", a.metadata_per_token)) +
+           cell(print("%.0f", a.scratch_per_token)) + cell(print("%.0f", a.allocated_per_token)) +
+           cell(print("%.2fx", a.ratio)) + cell(a.profile_digest, true) + "</tr>\n";
   }
   return out + "</table>\n";
 }
 
 std::string task_table(const Summary& summary) {
-  std::string out = "<table>\n" + header({"task", "length", "arm", "n", "groups", "shortened", "dense", "score", "delta",
-                                          "95 % of delta", "by", "wins", "losses", "McNemar p", "what n can show"});
+  std::string out =
+      "<table>\n" + header({"task", "length", "arm", "n", "groups", "shortened", "dense", "score", "delta",
+                            "95 % of delta", "by", "wins", "losses", "McNemar p", "what n can show"});
   for (const TaskRow& t : summary.tasks) {
     out += (t.discriminative ? "<tr>" : "<tr class=\"faint\">") + cell(t.task) + cell(print_length(t.length)) +
            cell(t.arm, true) + cell(std::to_string(t.n)) + cell(std::to_string(t.groups)) +
-           cell(std::to_string(t.shortened)) +
-           cell(print("%.1f%%", 100 * t.dense_score)) + cell(print("%.1f%%", 100 * t.score)) +
-           cell(print("%+.1f pp", 100 * t.delta)) +
+           cell(std::to_string(t.shortened)) + cell(print("%.1f%%", 100 * t.dense_score)) +
+           cell(print("%.1f%%", 100 * t.score)) + cell(print("%+.1f pp", 100 * t.delta)) +
            cell(print("%+.1f to %+.1f", 100 * t.interval.lo, 100 * t.interval.hi)) + cell(t.method, true) +
            cell(std::to_string(t.wins)) + cell(std::to_string(t.losses)) + cell(print("%.2g", t.p)) +
            cell((t.discriminative ? "" : "Non-discriminative: dense is below 50 %. ") + t.shows, true) + "</tr>\n";
@@ -90,10 +90,8 @@ std::string scatter(const Summary& summary, int length) {
       s.floor = a.kld_mean;
       s.floor_label = "floor (rounding)";
     } else {
-      s.points.push_back({.label = a.arm,
-                          .x = a.bytes_per_token,
-                          .y = a.kld_mean,
-                          .peer = a.profile_digest.starts_with("llama.cpp")});
+      s.points.push_back(
+          {.label = a.arm, .x = a.bytes_per_token, .y = a.kld_mean, .peer = a.profile_digest.starts_with("llama.cpp")});
     }
   }
   return draw_scatter(s);

@@ -13,9 +13,9 @@ namespace varve::eval {
 /// What each codec costs in each layer of a model, as a calibrated profile records it.
 struct LayerSensitivity {
   std::string profile;
-  std::vector<std::string> layers;                         ///< names of the columns
-  std::vector<std::string> codecs;                         ///< names of the rows, "k4", "v3"
-  std::vector<std::vector<std::optional<double>>> kl;      ///< [codecs][layers], nats a token
+  std::vector<std::string> layers;                     ///< names of the columns
+  std::vector<std::string> codecs;                     ///< names of the rows, "k4", "v3"
+  std::vector<std::vector<std::optional<double>>> kl;  ///< [codecs][layers], nats a token
 };
 
 /// Nothing when the profile was not calibrated.

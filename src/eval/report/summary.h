@@ -35,7 +35,7 @@ struct TaskRow {
   std::string task, arm;
   int length = 0;
   int64_t n = 0, groups = 0;
-  int64_t shortened = 0;  ///< items whose document lost its middle
+  int64_t shortened = 0;                         ///< items whose document lost its middle
   double dense_score = 0, score = 0, delta = 0;  ///< means; the arm's minus dense's
   Interval interval;                             ///< 95 % of delta, within [-1, 1]
   std::string method;                            ///< of the interval: "newcombe" or "cluster bootstrap"

@@ -63,7 +63,8 @@ size_t sequence_bytes(unsigned char lead) {
 }
 
 bool is_sequence(std::string_view bytes) {
-  return std::all_of(bytes.begin() + 1, bytes.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; });
+  return std::all_of(bytes.begin() + 1, bytes.end(),
+                     [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; });
 }
 
 }  // namespace

@@ -63,12 +63,11 @@ std::string strata_table(const Summary& summary) {
 
 std::string task_table(const Summary& summary) {
   std::string out = "\nScores, and what changed against dense (95 % interval of the difference)\n";
-  out += print("%-20s %7s %-22s %5s %7s %7s %8s %18s %6s %7s\n", "task", "length", "arm", "n", "dense", "score", "delta",
-               "95 %", "+ / -", "p");
+  out += print("%-20s %7s %-22s %5s %7s %7s %8s %18s %6s %7s\n", "task", "length", "arm", "n", "dense", "score",
+               "delta", "95 %", "+ / -", "p");
   for (const TaskRow& t : summary.tasks) {
     const std::string interval = print("%+.1f to %+.1f pp", 100 * t.interval.lo, 100 * t.interval.hi);
-    const std::string flips =
-        print("%lld / %lld", static_cast<long long>(t.wins), static_cast<long long>(t.losses));
+    const std::string flips = print("%lld / %lld", static_cast<long long>(t.wins), static_cast<long long>(t.losses));
     out += print("%-20s %7s %-22s %5lld %6.1f%% %6.1f%% %+7.1f %18s %6s %7.2g%s\n", t.task.c_str(),
                  print_length(t.length).c_str(), t.arm.c_str(), static_cast<long long>(t.n), 100 * t.dense_score,
                  100 * t.score, 100 * t.delta, interval.c_str(), flips.c_str(), t.p,

@@ -187,8 +187,8 @@ size_t dense_kv_bytes(const model::ModelInfo& info, int64_t tokens) {
   size_t bytes = 0;
   for (const model::LayerInfo& layer : info.kv_layers) {
     const int64_t held = layer.window > 0 ? std::min<int64_t>(tokens, layer.window) : tokens;
-    bytes += static_cast<size_t>(held) * static_cast<size_t>(layer.kv_heads) * static_cast<size_t>(layer.head_dim) *
-             2 * sizeof(uint16_t);
+    bytes += static_cast<size_t>(held) * static_cast<size_t>(layer.kv_heads) * static_cast<size_t>(layer.head_dim) * 2 *
+             sizeof(uint16_t);
   }
   return bytes;
 }

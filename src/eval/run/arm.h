@@ -36,10 +36,11 @@ class Arm {
  public:
   virtual ~Arm() = default;
 
-  /// Forgets everything, reads `tokens` and finishes the conversions that they made due. on_tokens: tokens since the last call;
-  /// false cancels.
+  /// Forgets everything, reads `tokens` and finishes the conversions that they made due. on_tokens: tokens since the
+  /// last call; false cancels.
   virtual Status read(std::span<const int32_t> tokens, const std::function<bool(int)>& on_tokens) = 0;
-  /// Forgets everything and takes over what `reference`, a dense arm of ours, has read: mode A. kUnsupported for a peer.
+  /// Forgets everything and takes over what `reference`, a dense arm of ours, has read: mode A. kUnsupported for a
+  /// peer.
   virtual Status adopt(const Arm& reference) = 0;
   /// Reads on; rows: logits after each token, [tokens][vocabulary], or empty when not wanted.
   virtual Status step(std::span<const int32_t> tokens, bool want_rows, std::vector<float>& rows) = 0;

@@ -63,7 +63,8 @@ Result<ArmSpec> profile_arm(const std::string& text, const FindProfile& find) {
   auto profile = find(base);
   if (!profile.ok()) {
     if (profile.status().code() != StatusCode::kNotFound) return profile.status();
-    return invalid_argument("no arm \"" + text + "\" (known: " + known_arms() + "; " + profile.status().message() + ")");
+    return invalid_argument("no arm \"" + text + "\" (known: " + known_arms() + "; " + profile.status().message() +
+                            ")");
   }
   std::string name = base.find('/') == std::string::npos && !base.ends_with(".json") ? base : profile->name;
   if (name.empty()) name = base;

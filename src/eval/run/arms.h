@@ -40,10 +40,11 @@ using FindProfile = std::function<Result<Profile>(const std::string&)>;
 std::string known_arms();
 
 /// dense, dense2, floor, tq3, sabotage, q8_0, q4_0, llama_f16, or what `find` knows; NAME@SEED is the same profile with
-/// another rotation seed. The reference is always there and always first; with a peer among the arms `llama_f16` is added
-/// when `peer_reference` asks for it. kInvalidArgument for a name twice, for two arms that would have the same name,
-/// and for an unknown name (lists the valid ones).
-Result<std::vector<ArmSpec>> parse_arms(std::span<const std::string> names, const FindProfile& find, bool peer_reference);
+/// another rotation seed. The reference is always there and always first; with a peer among the arms `llama_f16` is
+/// added when `peer_reference` asks for it. kInvalidArgument for a name twice, for two arms that would have the same
+/// name, and for an unknown name (lists the valid ones).
+Result<std::vector<ArmSpec>> parse_arms(std::span<const std::string> names, const FindProfile& find,
+                                        bool peer_reference);
 
 /// Bits that one value takes in a peer's cache: 16, 8.5 (q8_0) or 4.5 (q4_0), scales included.
 double peer_bits(const std::string& kv_type);

@@ -202,8 +202,8 @@ Result<double> Evaluation::estimate_s() const {
   if (!speed.ok()) return speed.status();
   const double deep = growth(model_->info(), rest.mean_context);
   const double deepest = growth(model_->info(), 2 * rest.mean_context);
-  return deep * (double(rest.read_tokens) * speed->read_s +
-                 double(rest.small_step_tokens) / kFloorChunk * speed->step_s) +
+  return deep *
+             (double(rest.read_tokens) * speed->read_s + double(rest.small_step_tokens) / kFloorChunk * speed->step_s) +
          deepest * double(rest.generated_tokens) * speed->step_s;
 }
 

@@ -136,19 +136,18 @@ Status plan_tasks(const model::Model& model, const EvalOptions& options, int len
     const auto tokens = model::tokenize(model, text, false, false);
     return tokens.ok() ? static_cast<int>(tokens->size()) : 0;
   };
-  auto items = options.data.empty()
-                   ? generate_items(options, {.documents = options.documents,
-                                              .count_tokens = count,
-                                              .length = length,
-                                              .template_tokens = *template_tokens,
-                                              .n = options.n,
-                                              .seed = options.seed})
-                   : load_items(options, length,
-                                {.count_tokens = count,
-                                 .length = length,
-                                 .template_tokens = *template_tokens,
-                                 .n = options.n,
-                                 .by_likelihood = options.suite == "docmcq"});
+  auto items = options.data.empty() ? generate_items(options, {.documents = options.documents,
+                                                               .count_tokens = count,
+                                                               .length = length,
+                                                               .template_tokens = *template_tokens,
+                                                               .n = options.n,
+                                                               .seed = options.seed})
+                                    : load_items(options, length,
+                                                 {.count_tokens = count,
+                                                  .length = length,
+                                                  .template_tokens = *template_tokens,
+                                                  .n = options.n,
+                                                  .by_likelihood = options.suite == "docmcq"});
   if (!items.ok()) return items.status();
   std::vector<std::string> order;
   std::map<std::string, std::vector<Item>> by_group;
@@ -199,7 +198,8 @@ Result<Plan> make_plan(const model::Model& model, const EvalOptions& options) {
       if (Status s = plan_tasks(model, options, length, plan); !s.ok()) return s;
       continue;
     }
-    if (length < 16) return invalid_argument("a length of " + std::to_string(length) + " tokens; kld needs at least 16");
+    if (length < 16)
+      return invalid_argument("a length of " + std::to_string(length) + " tokens; kld needs at least 16");
     if (options.documents.empty()) return invalid_argument("kld needs a text: give --text FILE");
     auto slices = make_slices(model, options.documents, length, options.n, options.seed);
     if (!slices.ok()) return slices.status();

@@ -41,10 +41,10 @@ Json bytes_json(const ArmBytes& b) {
     tiers.push_back(
         {{"tier", t.tier}, {"format", t.format}, {"pages", t.pages}, {"tokens", t.tokens}, {"bytes", t.bytes}});
   }
-  return {{"dense_bytes", b.kv.dense_bytes},       {"physical_bytes", b.kv.physical_bytes},
-          {"payload_bytes", b.kv.payload_bytes},   {"metadata_bytes", b.kv.metadata_bytes},
-          {"scratch_bytes", b.kv.scratch_bytes},   {"allocated_bytes", b.allocated_bytes},
-          {"ratio", shorten(b.kv.ratio())},        {"tiers", std::move(tiers)}};
+  return {{"dense_bytes", b.kv.dense_bytes},     {"physical_bytes", b.kv.physical_bytes},
+          {"payload_bytes", b.kv.payload_bytes}, {"metadata_bytes", b.kv.metadata_bytes},
+          {"scratch_bytes", b.kv.scratch_bytes}, {"allocated_bytes", b.allocated_bytes},
+          {"ratio", shorten(b.kv.ratio())},      {"tiers", std::move(tiers)}};
 }
 
 ArmBytes parse_bytes(const Json& json) {

@@ -14,8 +14,8 @@ namespace varve::eval {
 /// Divergence from a reference at some positions: of every compared token of a text, or of the reference's own answer,
 /// fed to the arm token by token.
 struct Divergences {
-  std::vector<double> kl;  ///< KL(reference || arm) in nats
-  int64_t same_top = 0;    ///< positions with the same most likely token
+  std::vector<double> kl;             ///< KL(reference || arm) in nats
+  int64_t same_top = 0;               ///< positions with the same most likely token
   double nll_reference = 0, nll = 0;  ///< sums of -log p(next) over the positions
 
   void add(const TokenDivergence& t);

@@ -58,8 +58,7 @@ class GroupRun {
     arms_[i] = *arm;
     const Fallbacks before = (*arm)->fallbacks();
     const double started = now_s();
-    const bool adopts =
-        i > 0 && team_.options().mode == Mode::kA && team_.specs()[i].kind == ArmKind::kOurs;
+    const bool adopts = i > 0 && team_.options().mode == Mode::kA && team_.specs()[i].kind == ArmKind::kOurs;
     Status stopped;
     Status s = adopts ? (*arm)->adopt(*arms_[0]) : (*arm)->read(group_.shared, [&](int n) {
       stopped = team_.count(n);

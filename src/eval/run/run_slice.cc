@@ -81,8 +81,8 @@ class SliceRun {
     for (size_t r = 0; r < runners_.size(); ++r) {
       const double started = now_s();
       const bool adopts = tokens > 0 && r > 0 && team_.specs()[runners_[r]].kind == ArmKind::kOurs;
-      Status s = adopts ? arms_[r]->adopt(*arms_[0])
-                        : arms_[r]->read(context, [&](int) { return team_.count(0).ok(); });
+      Status s =
+          adopts ? arms_[r]->adopt(*arms_[0]) : arms_[r]->read(context, [&](int) { return team_.count(0).ok(); });
       if (s.ok()) s = team_.count(tokens);
       if (!s.ok()) return s;
       records_[r].seconds += now_s() - started;

@@ -52,8 +52,8 @@ Result<std::vector<Slice>> make_slices(const model::Model& model, const std::vec
     slice.tokens.insert(slice.tokens.end(), text.tokens.begin() + std::ptrdiff_t(start),
                         text.tokens.begin() + std::ptrdiff_t(start + own));
     slice.sha256 = hash_tokens(slice.tokens);
-    slice.id = "kld/" + slice.text + "/" + std::to_string(length) + "/seed" + std::to_string(seed) + "/" +
-               std::to_string(i);
+    slice.id =
+        "kld/" + slice.text + "/" + std::to_string(length) + "/seed" + std::to_string(seed) + "/" + std::to_string(i);
     slices.push_back(std::move(slice));
   }
   return slices;

@@ -100,8 +100,8 @@ Status Store::read_lines() {
   if (!text.ok()) return text.status();
   size_t begin = 0, line = 1;
   for (size_t end; (end = text->find('\n', begin)) != std::string::npos; begin = end + 1, ++line) {
-    const Json json = Json::parse(text->begin() + std::ptrdiff_t(begin), text->begin() + std::ptrdiff_t(end), nullptr,
-                                  false);
+    const Json json =
+        Json::parse(text->begin() + std::ptrdiff_t(begin), text->begin() + std::ptrdiff_t(end), nullptr, false);
     auto record = json.is_discarded() ? Result<ItemRecord>(corrupt("not JSON")) : parse_record(json);
     if (!record.ok()) {
       return corrupt(items + ", line " + std::to_string(line) + ": " + record.status().message());

@@ -22,9 +22,9 @@ class Store {
   Store& operator=(Store&&) = delete;
   ~Store();
 
-  /// Opens or makes `directory`. identity: what must be the same for records to be comparable. kInvalidArgument when the
-  /// directory is another run's (says which key differs) or holds files of something else (names one); kIoError when it
-  /// cannot be made or written or when another process writes to it; kCorrupt names the line.
+  /// Opens or makes `directory`. identity: what must be the same for records to be comparable. kInvalidArgument when
+  /// the directory is another run's (says which key differs) or holds files of something else (names one); kIoError
+  /// when it cannot be made or written or when another process writes to it; kCorrupt names the line.
   static Result<Store> open(const std::string& directory, const nlohmann::ordered_json& identity);
 
   const std::vector<ItemRecord>& records() const { return records_; }

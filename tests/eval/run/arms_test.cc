@@ -12,7 +12,8 @@ namespace varve::eval {
 namespace {
 
 Result<std::vector<ArmSpec>> parse(const std::vector<std::string>& names, bool peer_reference = false) {
-  return parse_arms(names, [](const std::string& name) { return Profile::load(name); }, peer_reference);
+  return parse_arms(
+      names, [](const std::string& name) { return Profile::load(name); }, peer_reference);
 }
 
 std::string names(const std::vector<ArmSpec>& arms) {

@@ -261,7 +261,8 @@ TEST(Evaluation, BadInputIsRefusedWithTheNumbers) {
   expect(refusal(o), StatusCode::kInvalidArgument, "kld has no tasks");
   o = kld_options({"small"});
   o.arms[1].profile.model_digest = "another";
-  expect(refusal(o), StatusCode::kInvalidArgument, "calibrated for model another; this model is " + model->info().digest);
+  expect(refusal(o), StatusCode::kInvalidArgument,
+         "calibrated for model another; this model is " + model->info().digest);
   o = kld_options({"small"});
   o.kernel = "bogus";
   EXPECT_FALSE(refusal(o).ok());
@@ -296,6 +297,38 @@ TEST(Evaluation, SabotageIsDetected) {
   EXPECT_GT(row_of(s, "sabotage").kld_mean, 0.05);
   EXPECT_GT(row_of(s, "sabotage").ppl_ratio, 1.03);
   EXPECT_LT(row_of(s, "sabotage").same_top1, row_of(s, "k4v3").same_top1 - 0.05);
+}
+
+/// Keys with a bias, coded in three bits: lost without a centre, kept with one in the rotary frame.
+TEST(EvaluationLarge, ACentreSavesKeysWithABias) {
+  VARVE_MODEL_OR_SKIP(path, "qwen2.5-coder-0.5b");
+  auto model = model::Model::load(path, {});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EvalOptions options = kld_options({"dense2", "k3v3", "tq3"});
+  options.lengths = {768};
+  options.n = 1;
+  const Summary s = evaluate(*model, options);
+  EXPECT_EQ(row_of(s, "dense2").kld_max, 0);
+  EXPECT_GT(row_of(s, "tq3").kld_mean, 10 * row_of(s, "k3v3").kld_mean);
+}
+
+/// Sliding windows, no chat template, libllama beside us.
+TEST(EvaluationLarge, ABaseModelWithWindows) {
+  VARVE_MODEL_OR_SKIP(path, "gemma3-270m");
+  auto model = model::Model::load(path, {});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  for (const bool kld : {true, false}) {
+    const std::vector<std::string> names = {"dense2", "q8_0", "minima"};
+    EvalOptions options = kld ? kld_options(names) : task_options(names);
+    options.lengths = {1024};
+    options.n = 1;
+    if (!kld) options.tasks = {"relational"};
+    const Summary s = evaluate(*model, options);
+    EXPECT_EQ(row_of(s, "dense2").kld_max, 0);
+    EXPECT_GT(row_of(s, "q8_0").kld_mean, 0);
+    EXPECT_LT(row_of(s, "q8_0").kld_mean, 0.2);
+    EXPECT_LT(row_of(s, "minima").kld_mean, 0.2);
+  }
 }
 
 }  // namespace

@@ -131,14 +131,16 @@ TEST(EvalSummary, TheOrderOfTheLinesOfAnArmDoesNotMatter) {
 TEST(EvalSummary, TheDocumentHasItsKeys) {
   const std::vector<ItemRecord> records = {answer("dense", 0, 1), answer("minima", 0, 1)};
   const Json json = summary_json(summarize_records(identity("ruler"), records), identity("ruler"), "varve eval");
-  for (const char* key : {"model", "suite", "mode", "seed", "arms", "tasks", "model_digest", "command", "build", "machine"}) {
+  for (const char* key :
+       {"model", "suite", "mode", "seed", "arms", "tasks", "model_digest", "command", "build", "machine"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
-  for (const char* key : {"arm", "length", "n", "kld_mean", "kld_p99", "same_top1", "ppl_ratio", "bytes_per_token", "ratio",
-                          "profile_digest"}) {
+  for (const char* key : {"arm", "length", "n", "kld_mean", "kld_p99", "same_top1", "ppl_ratio", "bytes_per_token",
+                          "ratio", "profile_digest"}) {
     EXPECT_TRUE(json["arms"][1].contains(key)) << key;
   }
-  for (const char* key : {"task", "length", "arm", "n", "score", "delta", "lo", "hi", "wins", "losses", "discriminative"}) {
+  for (const char* key :
+       {"task", "length", "arm", "n", "score", "delta", "lo", "hi", "wins", "losses", "discriminative"}) {
     EXPECT_TRUE(json["tasks"][0].contains(key)) << key;
   }
 }
@@ -166,7 +168,8 @@ TEST(EvalReport, ThePageEscapesAndDrawsEveryArm) {
 }
 
 TEST(EvalReport, DepthsAreTenths) {
-  const std::vector<ItemRecord> records = {answer("dense", 0, 1, 0.0), answer("dense", 1, 0, 0.05), answer("dense", 2, 1, 1.0)};
+  const std::vector<ItemRecord> records = {answer("dense", 0, 1, 0.0), answer("dense", 1, 0, 0.05),
+                                           answer("dense", 2, 1, 1.0)};
   const HeatMap map = depth_map(records, 4096);
   ASSERT_EQ(map.rows, std::vector<std::string>{"dense"});
   EXPECT_EQ(map.cells[0][0], 0.5);
