@@ -9,7 +9,7 @@ namespace varve::eval {
 namespace {
 
 // Pixels.
-constexpr double kLeft = 90, kTop = 40, kWidth = 760, kPlotHeight = 340, kBottom = 56, kRight = 140;
+constexpr double kLeft = 90, kTop = 56, kWidth = 760, kPlotHeight = 340, kBottom = 56, kRight = 140;
 constexpr double kCellWidth = 46, kCellHeight = 24, kRowLabel = 180;
 constexpr double kForestRow = 20, kForestLabel = 300, kForestPlot = 420;
 constexpr double kLabelHeight = 13;
@@ -166,10 +166,10 @@ std::string draw_scatter(const Scatter& s) {
   body += line(kLeft, kTop, kLeft, kTop + kPlotHeight, "axis");
   body += line(kLeft, kTop + kPlotHeight, kLeft + plot, kTop + kPlotHeight, "axis");
   body += text(kLeft + plot / 2, kTop + kPlotHeight + 40, "middle", s.x_label);
-  body += text(12, kTop - 4, "", s.y_label);
+  body += text(12, kTop - 14, "", s.y_label);
   if (s.floor) {
     body += line(kLeft, y_of(*s.floor), kLeft + plot, y_of(*s.floor), "floor");
-    body += text(kLeft + plot + 6, y_of(*s.floor) + 4, "", s.floor_label);
+    body += text(kLeft + 6, y_of(*s.floor) - 5, "", s.floor_label);
   }
   std::vector<ScatterPoint> points = s.points;
   std::ranges::stable_sort(points, std::greater<>(), &ScatterPoint::y);
