@@ -124,13 +124,17 @@ TaskRow task_row(const std::string& task, const Pick& records, const Pick& dense
   const std::set<std::string> distinct(groups.begin(), groups.end());
   row.groups = static_cast<int64_t>(distinct.size());
   row.delta = row.score - row.dense_score;
-  // Equal answers say nothing to a bootstrap: it would give an interval of no width.
+  const Interval newcombe = newcombe_paired(count_pairs(dense_scores, scores));
   if (binary && (row.groups == row.n || row.wins + row.losses == 0)) {
     row.method = "newcombe";
-    row.interval = newcombe_paired(count_pairs(dense_scores, scores));
+    row.interval = newcombe;
   } else {
     row.method = "cluster bootstrap";
     row.interval = cluster_bootstrap(differences, groups, {.seed = seed}).interval;
+    // A few haystacks with equal means would make an interval of no width; dependence only ever widens one.
+    if (binary || row.interval.lo == row.interval.hi) {
+      row.interval = {std::min(row.interval.lo, newcombe.lo), std::max(row.interval.hi, newcombe.hi)};
+    }
   }
   row.interval = {std::max(row.interval.lo, -1.0), std::min(row.interval.hi, 1.0)};
   row.p = mcnemar_exact(row.wins, row.losses);

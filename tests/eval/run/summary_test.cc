@@ -92,6 +92,23 @@ TEST(EvalSummary, QuestionsOfOneHaystackAreOneCluster) {
   EXPECT_EQ(row.interval.hi, 0);
 }
 
+TEST(EvalSummary, FlipsThatCancelLeaveAnInterval) {
+  std::vector<ItemRecord> records;
+  for (int i = 0; i < 8; ++i) {  // in both haystacks one win and one loss
+    for (const char* arm : {"dense", "minima"}) {
+      const bool flipped = arm == std::string("minima") && i % 4 < 2;
+      ItemRecord r = answer(arm, i, (i % 4 != 1) != flipped);
+      r.group = i < 4 ? "one" : "two";
+      records.push_back(r);
+    }
+  }
+  const TaskRow row = summarize_records(identity("natural"), records).tasks.at(0);
+  EXPECT_EQ(row.wins, 2);
+  EXPECT_EQ(row.losses, 2);
+  EXPECT_LT(row.interval.lo, -0.1);
+  EXPECT_GT(row.interval.hi, 0.1);
+}
+
 TEST(EvalSummary, PoolsDivergenceOverSlices) {
   std::vector<ItemRecord> records;
   for (int slice = 0; slice < 2; ++slice) {
