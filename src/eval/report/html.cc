@@ -157,9 +157,9 @@ HeatMap depth_map(const std::vector<ItemRecord>& records, int length) {
   };
   HeatMap map;
   map.title = "Score in percent by depth of what is asked for, " + print_length(length) + " tokens";
-  map.column_title = "depth in the context, in tenths";
+  map.column_title = "depth in the context, from";
   map.percent = true;
-  for (size_t b = 0; b < kDepthBins; ++b) map.columns.push_back(print("%zu0%%", b));
+  for (size_t b = 0; b < kDepthBins; ++b) map.columns.push_back(print("%zu%%", 100 * b / kDepthBins));
   std::vector<std::vector<Mean>> means;
   for (const ItemRecord& r : records) {
     if (r.length != length || r.depths.empty()) continue;
