@@ -24,8 +24,8 @@ struct LoadOptions {
 /// question alone does not fit the length.
 Result<std::vector<Item>> load_longbench_v2(const std::string& path, const LoadOptions& options);
 
-/// A LongBench (v1) `DATASET.jsonl`: one object a line with input, context, answers, all_classes, dataset. English
-/// datasets scored by F1, ROUGE-L or accuracy; kUnsupported lists them for another one.
+/// A LongBench (v1) `DATASET.jsonl`: one object a line with input, context, answers, all_classes, dataset. Of the
+/// datasets, those that are scored by F1, ROUGE-L or accuracy; kUnsupported lists them for another one.
 Result<std::vector<Item>> load_longbench_v1(const std::string& path, const LoadOptions& options);
 
 /// A RULER `validation.jsonl`: one object a line with input and outputs (index, length, answer_prefix where there are),
