@@ -54,7 +54,8 @@ struct EngineOptions {
   std::string refinement_dir = "/var/tmp";
   std::string kernel;  ///< force a kernel table ("generic", "avx2" ...); empty: the best
   /// Weight products of feeds of 64 tokens and more: "auto" decodes weights to fp32 where that is faster than ggml's
-  /// kernels, which round activations to 8 bits; "ggml" is what libllama computes.
+  /// kernels, which round activations to 8 bits; "ggml" is what libllama computes; "fp32" decodes every weight that was
+  /// not repacked, so that a small change of the cache is a small change of the logits.
   std::string weight_gemm = "auto";
   bool poison_freed = false;  ///< tests: overwrite freed pages
   std::function<void(const Transition&)> on_transition;  ///< called between steps
@@ -104,6 +105,20 @@ class Engine {
   Status mark(SessionId session, int begin, int end);
   /// A session with the same tokens: sealed pages are shared, the unsealed rest is copied.
   Result<SessionId> fork(SessionId session);
+  /// A session with the tokens of a session of a dense engine over the same model, whose rows are taken from there
+  /// instead of computed: appended, sealed and converted by this engine's own rules, in chunks of chunk_tokens(). As
+  /// after a feed, conversions of the last chunk may still be under way; a fork finishes them. What later tokens lose is
+  /// then the formats' doing alone, while a session that was fed has keys and values that attention over coded pages
+  /// brought forth. No attention is scored meanwhile, and the prefix cache never keeps the session's pages. Rows below
+  /// every window that the dense engine has let go of are lost rows (NaN keys) that nothing reads.
+  /// kInvalidArgument: another model, an engine that is not dense, no such session, or this very engine;
+  /// kContextOverflow, kResourceExhausted with the numbers.
+  Result<SessionId> adopt(const Engine& dense, SessionId session);
+  /// Keys (after RoPE) and values of positions [begin, end) of one model layer in a session of a dense engine, for
+  /// whoever measures formats: k, v become [end - begin][kv_heads][head_dim]. Where a sliding window has let a row go,
+  /// its key is NaN and its value 0. kInvalidArgument: not a dense engine, no such session, layer or positions.
+  Status read_rows(SessionId session, int layer, int begin, int end, std::vector<float>& k,
+                   std::vector<float>& v) const;
   /// Frees what only this session holds. Unknown ids are ignored.
   void finish(SessionId session);
   /// Keeps at most the first `tokens` tokens; returns how many could be kept (a sealed tile cannot be cut, so the
@@ -118,8 +133,8 @@ class Engine {
   Status feed(SessionId session, std::span<const int32_t> tokens, Logits want, std::vector<float>& logits,
               const std::function<bool(int, int)>& progress = {});
 
-  /// Until told otherwise (null), steps add where their time went to *times, which outlives that. The probes cost a step
-  /// about a barrier for every few graph nodes; without them no clock is read.
+  /// Until told otherwise (null), steps add where their time went to *times, which outlives that. The probes cost a
+  /// step about a barrier for every few graph nodes; without them no clock is read.
   void time_steps(StepTimes* times);
 
   /// Tokens settled in the session, in order.

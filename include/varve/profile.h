@@ -74,6 +74,10 @@ struct Profile {
   Scoring scoring;
   TierFormats formats;
   std::vector<LayerOverride> layers;
+  /// What `varve calibrate` measured, as a JSON object (docs/calibrate.md); empty: nothing. Not part of the digest.
+  std::string calibration;
+  /// Digest of the model that it was measured on: no other model may use the profile. Empty: any model.
+  std::string model_digest;
 
   /// "dense", "fp8", "int8", "minima"; a uniform format such as "k4v3" (every tier in that format); or a JSON file.
   static Result<Profile> load(const std::string& name_or_path);
@@ -86,9 +90,12 @@ struct Profile {
   std::string to_json() const;
   /// Unknown formats, impossible combinations, numbers out of range: the first problem, with the numbers.
   Status validate() const;
-  /// SHA-256 (first 16 hex digits) of the JSON without name and description: two profiles that store the same bytes
-  /// agree.
+  /// SHA-256 (first 16 hex digits) of the JSON without name, description and calibration: two profiles that store the
+  /// same bytes agree.
   std::string digest() const;
+  /// Takes over a calibration record and the model digest in it. kInvalidArgument when the text is no JSON object or
+  /// has no "model" with a "digest".
+  Status set_calibration(std::string_view json);
   /// Formats of KV layer `ordinal` of `count`, overrides applied.
   TierFormats layer_formats(int ordinal, int count) const;
   /// True when every layer is f16 in its only tier: no codec, conversion or scoring code runs.

@@ -315,6 +315,18 @@ void ClassAttention::merge(int layer, float* out, int thread, int) {
   }
 }
 
+void ClassAttention::seal(int layer, int thread, int) {
+  LayerStep step;
+  if (!impl_->begin(layer, &step) || !owns_strip(step.strip, step.ordinal)) return;
+  const int kv_heads = step.layer->kv_heads;
+  const int jobs = static_cast<int>(impl_->seals.size()) * kv_heads;
+  for (int i = impl_->next_job.fetch_add(1, std::memory_order_relaxed); i < jobs;
+       i = impl_->next_job.fetch_add(1, std::memory_order_relaxed)) {
+    run_seal_job(step, impl_->seals[static_cast<size_t>(i / kv_heads)], i % kv_heads, impl_->geometry.encode,
+                 impl_->scratch[static_cast<size_t>(thread)]);
+  }
+}
+
 std::span<const float> ClassAttention::page_mass(size_t sequence) const { return impl_->mass.shares(sequence); }
 
 int ClassAttention::mass_skipped(size_t sequence) const { return impl_->mass.skipped(sequence); }

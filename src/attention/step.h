@@ -75,6 +75,9 @@ class ClassAttention final : public LayerAttention {
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
   void merge(int layer, float* out, int thread, int threads) override;
+  /// The sealing half of merge(), for rows that come from elsewhere and attend to nothing: after append(), instead of
+  /// the other two, with a barrier between.
+  void seal(int layer, int thread, int threads);
 
   /// After the step's last merge: one float per page of the view of `sequence` (an index into plan's views), the mean
   /// over sampled (layer, query head, scored row) of the page's share of the softmax (equations 6 to 9 of the Minima-KV

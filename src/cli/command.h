@@ -30,8 +30,10 @@ struct Command {
 std::span<const Command> commands();
 
 Action define_bench(CLI::App& app);
+Action define_calibrate(CLI::App& app);
 Action define_chat(CLI::App& app);
 Action define_complete(CLI::App& app);
+Action define_eval(CLI::App& app);
 Action define_inspect(CLI::App& app);
 Action define_pull(CLI::App& app);
 Action define_run(CLI::App& app);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/auto_profile.h"
 #include "cli/interrupt.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
@@ -82,8 +83,10 @@ void add_model_option(CLI::App& app, ModelOptions& options) {
 }
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("--profile", options.profile,
-                 "dense, fp8, int8, minima; a format for every page such as k4v3; or a JSON file")
+  app.add_option(
+         "--profile", options.profile,
+         "dense, fp8, int8, minima; auto: what was calibrated for the model; a format for every page such as k4v3; "
+         "or a JSON file")
       ->type_name("PROFILE")
       ->capture_default_str();
   app.add_option("--cache-type-k", options.cache_type_k,
@@ -121,11 +124,12 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
       ->capture_default_str();
 }
 
-Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options) {
+Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options, bool repack) {
   const auto path = resolve_model(options.model, options.model_dir);
   if (!path.ok()) return path.status();
   Progress progress("loading", 100, Unit::kItems);
   model::LoadOptions load;
+  load.repack = repack;
   load.progress = [&](float fraction) {
     progress.update(static_cast<uint64_t>(fraction * 100));
     return !interrupted();
@@ -135,7 +139,7 @@ Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options) {
 
 Result<Profile> choose_profile(const ModelOptions& options) {
   if (options.cache_type_k.empty() && options.cache_type_v.empty()) {
-    auto profile = Profile::load(options.profile);
+    auto profile = load_profile(options.profile, options);
     if (!profile.ok()) return profile.status();
     if (!options.scoring.empty()) profile->scoring.on = options.scoring == "on";
     if (!options.restore.empty()) profile->scoring.restore = options.restore;

@@ -51,8 +51,8 @@ void add_model_option(CLI::App& app, ModelOptions& options);
 /// --weight-gemm, --trace, -ngl.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 
-/// Loads -m with a progress line. kNotFound says how to get it.
-Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options);
+/// Loads -m with a progress line. kNotFound says how to get it. repack: as model::LoadOptions has it.
+Result<std::shared_ptr<model::Model>> open_model(const ModelOptions& options, bool repack = true);
 /// --profile, or the uniform profile that -ctk/-ctv name.
 Result<Profile> choose_profile(const ModelOptions& options);
 Result<std::unique_ptr<Engine>> open_engine(const std::shared_ptr<model::Model>& model, const ModelOptions& options,

@@ -101,6 +101,10 @@ size_t CachePlan::sequence_bytes(const Profile& profile, int64_t tokens) const {
 
 Result<CachePlan> plan_cache(const model::ModelInfo& info, const Profile& profile) {
   if (Status s = profile.validate(); !s.ok()) return s;
+  if (!profile.model_digest.empty() && profile.model_digest != info.digest) {
+    return invalid_argument("profile " + profile.name + " was calibrated for model " + profile.model_digest +
+                            "; this model is " + info.digest + ": run varve calibrate for it");
+  }
   const int count = static_cast<int>(info.kv_layers.size());
   for (const LayerOverride& o : profile.layers) {
     if (std::max(o.first, o.last) >= count || std::min(o.first, o.last) < -count) {

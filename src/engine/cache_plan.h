@@ -41,7 +41,8 @@ struct CachePlan {
   size_t sequence_bytes(const Profile& profile, int64_t tokens) const;
 };
 
-/// kUnsupported for a head_dim without a codec; kInvalidArgument for overrides beyond the model's layers.
+/// kUnsupported for a head_dim without a codec; kInvalidArgument for overrides beyond the model's layers and for a
+/// profile that was calibrated for another model (both digests are in the message).
 Result<CachePlan> plan_cache(const model::ModelInfo& info, const Profile& profile);
 
 }  // namespace varve::engine

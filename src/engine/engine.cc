@@ -13,6 +13,7 @@
 #include "cache/prefix/index.h"
 #include "engine/cache_plan.h"
 #include "engine/capacity.h"
+#include "engine/dense_rows.h"
 #include "engine/kv_stats.h"
 #include "engine/lifecycle.h"
 #include "engine/page_trace.h"
@@ -96,6 +97,7 @@ struct Session {
   std::string tenant;
   size_t promised_bytes = 0;  ///< admitted with (equation 14); 0: no promise
   uint64_t decode_steps = 0;
+  bool adopted = false;  ///< its rows are not what this engine would have computed: never for other sessions
 };
 
 }  // namespace
@@ -132,6 +134,8 @@ struct Engine::Impl {
   /// After the step: scores of the pages of feed i, measured before it settles.
   Status observe(const Feed& feed, size_t i);
   Status settle(const Feed& feed);
+  /// A step without the model: the feed's rows come from `rows`.
+  Status take(const Feed& feed, const engine::DenseRows& rows);
   void traced(SessionId session, const char* why, const char* how, const char* gone) {
     if (trace) trace->update(int64_t(steps), session, why, how, gone);
   }
@@ -305,6 +309,83 @@ Result<SessionId> Engine::fork(SessionId session) {
   return *id;
 }
 
+Status Engine::Impl::take(const Feed& feed, const engine::DenseRows& rows) {
+  if (Status s = check_feeds({&feed, 1}); !s.ok()) return s;
+  if (Status s = reserve({&feed, 1}); !s.ok()) return s;
+  {
+    const cache::ReadGuard guard = cache->read({&feed.session, 1});
+    if (Status s = plan_attention({&feed, 1}, /*scored=*/false); !s.ok()) return s;
+    const int begin = cache->length(feed.session), end = begin + static_cast<int>(feed.tokens.size());
+    std::vector<float> k, v;
+    for (size_t c = 0; c < plan.classes.size(); ++c) {
+      for (const format::LayerGeometry& layer : plan.classes[c].layers) {
+        rows.read(layer.layer, begin, end, k, v);
+        executor->parallel(
+            [&](int thread, int threads) { attention[c]->append(layer.layer, k.data(), v.data(), thread, threads); });
+        executor->parallel([&](int thread, int threads) { attention[c]->seal(layer.layer, thread, threads); });
+      }
+    }
+  }
+  ++steps;
+  if (Status s = settle(feed); !s.ok()) return s;
+  lifecycle->advance(int64_t(steps));
+  return {};
+}
+
+Result<SessionId> Engine::adopt(const Engine& dense, SessionId source) {
+  Impl& e = *impl_;
+  const Impl& from = *dense.impl_;
+  if (&e == &from) return invalid_argument("an engine cannot adopt a session of its own: fork it");
+  const std::string& digest = e.model->info().digest;
+  if (from.model->info().digest != digest) {
+    return invalid_argument("cannot adopt a session of model " + from.model->info().digest + " into an engine of " +
+                            digest);
+  }
+  if (!from.options.profile.is_dense()) {
+    return invalid_argument("cannot adopt a session of profile " + from.options.profile.name + ": it is not dense");
+  }
+  const auto it = from.sessions.find(source);
+  if (it == from.sessions.end()) return invalid_argument("no session " + count(int64_t(source)) + " to adopt");
+  const std::span<const int32_t> tokens = it->second.tokens;
+  if (tokens.size() > size_t(e.options.context_tokens)) {
+    return context_overflow("a session of " + count(int64_t(tokens.size())) + " tokens to adopt; the context holds " +
+                            count(e.options.context_tokens));
+  }
+  const auto id = start();
+  if (!id.ok()) return id.status();
+  e.sessions[*id].adopted = true;
+  const engine::DenseRows rows(from.plan, *from.cache, source, *e.kernels);
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t n = std::min(tokens.size() - done, size_t(e.options.chunk_tokens));
+    const Feed feed{*id, tokens.subspan(done, n), Logits::kNone};
+    if (Status s = e.take(feed, rows); !s.ok()) {
+      finish(*id);
+      return s;
+    }
+    done += n;
+  }
+  return *id;
+}
+
+Status Engine::read_rows(SessionId session, int layer, int begin, int end, std::vector<float>& k,
+                         std::vector<float>& v) const {
+  const Impl& e = *impl_;
+  if (!e.options.profile.is_dense()) {
+    return invalid_argument("rows of profile " + e.options.profile.name + " cannot be read: it is not dense");
+  }
+  const auto it = e.sessions.find(session);
+  if (it == e.sessions.end()) return invalid_argument("no session " + count(int64_t(session)));
+  if (layer < 0 || layer >= e.model->info().layers || e.plan.class_of_layer[size_t(layer)] < 0) {
+    return invalid_argument("layer " + count(layer) + " owns no keys and values");
+  }
+  if (begin < 0 || end < begin || size_t(end) > it->second.tokens.size()) {
+    return invalid_argument("positions " + count(begin) + " to " + count(end) + " of a session of " +
+                            count(int64_t(it->second.tokens.size())) + " tokens");
+  }
+  engine::DenseRows(e.plan, *e.cache, session, *e.kernels).read(layer, begin, end, k, v);
+  return {};
+}
+
 void Engine::finish(SessionId session) {
   Impl& e = *impl_;
   if (e.sessions.erase(session) == 0) return;
@@ -473,7 +554,7 @@ Status Engine::Impl::settle(const Feed& feed) {
   session.tokens.insert(session.tokens.end(), feed.tokens.begin(), feed.tokens.end());
   if (added == 1) ++session.decode_steps;
   lifecycle->write_headers(feed.session, session.tokens, added);
-  if (prefixes) {
+  if (prefixes && !session.adopted) {
     if (Status s = prefixes->seal(feed.session, session.tokens, session.tenant); !s.ok()) return s;
   }
   lifecycle->settled(feed.session, added);

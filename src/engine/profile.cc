@@ -51,6 +51,22 @@ std::string layer_range(int first, int last) {
   return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
 }
 
+/// A record of many small objects: one line a key, one line an element of an array of objects.
+std::string calibration_text(const Json& record) {
+  std::string out = "{";
+  for (const auto& [key, value] : record.items()) {
+    out += (out.size() == 1 ? "\n    " : ",\n    ") + Json(key).dump() + ": ";
+    const bool rows = value.is_array() && !value.empty() && value.front().is_object();
+    if (!rows) {
+      out += value.dump();
+      continue;
+    }
+    for (size_t i = 0; i < value.size(); ++i) out += (i == 0 ? "[\n      " : ",\n      ") + value[i].dump();
+    out += "\n    ]";
+  }
+  return out + "\n  }";
+}
+
 Status parse_layer_range(const std::string& text, int& first, int& last) {
   const size_t dots = text.find("..");
   const std::string a = text.substr(0, dots), b = dots == std::string::npos ? a : text.substr(dots + 2);
@@ -204,7 +220,8 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
     if (Status status = check_number(n.what, n.value, n.low, n.high); !status.ok()) return status;
   }
   if (s.score_weight + s.age_weight <= 0) {
-    return invalid_argument("profile: scoring.score_weight and scoring.age_weight are both 0: pages would have no rank");
+    return invalid_argument(
+        "profile: scoring.score_weight and scoring.age_weight are both 0: pages would have no rank");
   }
   if (s.leave_score > s.least_score) {
     return invalid_argument("profile: scoring.leave_score " + std::to_string(s.leave_score) +
@@ -286,6 +303,7 @@ Result<Profile> Profile::from_json(std::string_view text) {
   const Json* scoring = reader.child("scoring", false);
   const Json* tiers = reader.child("tiers", false);
   const Json* layers = reader.child("layers", true);
+  const Json* calibration = reader.child("calibration", false);
   if (Status s = reader.finish(); !s.ok()) return s;
   if (version != 1) return unsupported("profile: version " + std::to_string(version) + "; this build reads version 1");
   if (tiers == nullptr) return invalid_argument("profile: \"tiers\" is missing");
@@ -307,6 +325,9 @@ Result<Profile> Profile::from_json(std::string_view text) {
     if (Status s = entry.finish(); !s.ok()) return s;
     if (Status s = parse_layer_range(range, o.first, o.last); !s.ok()) return s;
     p.layers.push_back(std::move(o));
+  }
+  if (calibration != nullptr) {
+    if (Status s = p.set_calibration(calibration->dump()); !s.ok()) return s;
   }
   if (Status s = p.validate(); !s.ok()) return s;
   return p;
@@ -339,7 +360,12 @@ std::string Profile::to_json() const {
     }
     root["layers"] = std::move(list);
   }
-  return root.dump(2) + "\n";
+  std::string text = root.dump(2);
+  if (!calibration.empty()) {
+    text.resize(text.size() - 2);  // "\n}"
+    text += ",\n  \"calibration\": " + calibration_text(Json::parse(calibration, nullptr, false)) + "\n}";
+  }
+  return text + "\n";
 }
 
 Status Profile::validate() const {
@@ -374,10 +400,23 @@ std::string Profile::digest() const {
   Profile anonymous = *this;
   anonymous.name.clear();
   anonymous.description.clear();
+  anonymous.calibration.clear();
   const std::string text = anonymous.to_json();
   Sha256 hash;
   hash.update(text.data(), text.size());
   return hash.hex().substr(0, 16);
+}
+
+Status Profile::set_calibration(std::string_view json) {
+  const Json record = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto model = record.is_object() ? record.find("model") : record.end();
+  const bool named = record.is_object() && model != record.end() && model->is_object() && model->contains("digest") &&
+                     (*model)["digest"].is_string() && !(*model)["digest"].get<std::string>().empty();
+  if (!named)
+    return invalid_argument("profile: \"calibration\" names no model: \"model\": {\"digest\": ...} is missing");
+  calibration = record.dump();
+  model_digest = (*model)["digest"].get<std::string>();
+  return {};
 }
 
 TierFormats Profile::layer_formats(int ordinal, int count) const {

@@ -30,7 +30,7 @@ Result<Arm> make_arm(const std::shared_ptr<model::Model>& model, const Profile& 
   engine_options.threads = options.threads;
   engine_options.chunk_tokens = chunk_tokens;
   engine_options.kernel = options.kernel;
-  engine_options.weight_gemm = "ggml";  // one arithmetic for every chunk size, so that the floor is about attention
+  engine_options.weight_gemm = options.weight_gemm;
   auto engine = Engine::create(model, engine_options);
   if (!engine.ok()) return engine.status();
   Arm arm;
@@ -79,8 +79,8 @@ Result<KlReport> measure_kl(const std::shared_ptr<model::Model>& model, std::spa
       for (int i = std::max(0, skip - done); i < n; ++i) {
         const size_t at = static_cast<size_t>(i) * vocabulary;
         const int next = done + i + 1 < total ? tokens[static_cast<size_t>(done + i + 1)] : -1;
-        arm.divergences.push_back(compare_logits({reference->logits.data() + at, vocabulary},
-                                                 {arm.logits.data() + at, vocabulary}, next));
+        arm.divergences.push_back(
+            compare_logits({reference->logits.data() + at, vocabulary}, {arm.logits.data() + at, vocabulary}, next));
       }
     }
     done += n;

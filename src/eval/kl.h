@@ -26,13 +26,16 @@ struct KlOptions {
   int skip_tokens = -1;    ///< first positions not compared; -1: a quarter of the text, at most 1,024
   int threads = 0;
   std::string kernel;
+  /// Of every arm (EngineOptions). "ggml": one arithmetic for every step size, libllama's; "fp32" has no floor to speak
+  /// of in steps of 64 tokens and more, over a model that was loaded without repacking.
+  std::string weight_gemm = "ggml";
   std::function<bool(int done, int total)> progress;  ///< tokens; false cancels
 };
 
 struct KlArm {
   Profile profile;
   DivergenceSummary summary;
-  EngineStats stats;  ///< at the end of the text
+  EngineStats stats;   ///< at the end of the text
   double seconds = 0;  ///< of this arm's steps alone
 };
 

@@ -1,6 +1,7 @@
 #include "eval/peer.h"
 
 #include <ggml-cpu.h>
+#include <llama-memory.h>
 #include <llama.h>
 
 #include <algorithm>
@@ -149,5 +150,11 @@ Status Peer::truncate(int tokens) {
 }
 
 int Peer::length() const { return impl_->length; }
+
+size_t Peer::kv_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [type, size] : llama_get_memory(impl_->context.get())->memory_breakdown()) bytes += size;
+  return bytes;
+}
 
 }  // namespace varve::eval

@@ -40,6 +40,8 @@ class Peer {
   /// Forgets tokens of every sequence from position `tokens` on.
   Status truncate(int tokens);
   int length() const;
+  /// What libllama allocated for keys and values.
+  size_t kv_bytes() const;
 
  private:
   struct Impl;

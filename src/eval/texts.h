@@ -1,5 +1,5 @@
 #pragma once
-// The real documents of an evaluation: the texts of the manifest, as `varve pull --texts` left them in a directory.
+// The real documents of an evaluation: the texts of the manifest, as `varve pull texts` left them in a directory.
 
 #include <filesystem>
 #include <string>

@@ -19,7 +19,8 @@ constexpr int kGroup = WeightProduct::kGroupRows;
 Result<WeightGemm> parse_weight_gemm(std::string_view name) {
   if (name == "auto") return WeightGemm::kAuto;
   if (name == "ggml") return WeightGemm::kGgml;
-  return invalid_argument("weight_gemm is \"" + std::string(name) + "\" (known: auto, ggml)");
+  if (name == "fp32") return WeightGemm::kFp32;
+  return invalid_argument("weight_gemm is \"" + std::string(name) + "\" (known: auto, ggml, fp32)");
 }
 
 WeightProduct::WeightProduct(WeightGemm choice, const kernels::Kernels& kernels, int threads)
@@ -35,8 +36,13 @@ Status WeightProduct::check() const {
 }
 
 bool WeightProduct::takes(const ggml_tensor* w) const {
-  if (choice_ == WeightGemm::kGgml || std::string_view(kernels_.name) == "generic") return false;
+  if (choice_ == WeightGemm::kGgml) return false;
   if (w->buffer != nullptr && !ggml_backend_buffer_is_host(w->buffer)) return false;
+  if (choice_ == WeightGemm::kFp32) {
+    const ggml_type_traits& type = *ggml_get_type_traits(w->type);
+    return w->type != GGML_TYPE_F32 && type.to_float != nullptr && kPanelDepth % type.blck_size == 0;
+  }
+  if (std::string_view(kernels_.name) == "generic") return false;
   return std::find(std::begin(kFaster), std::end(kFaster), w->type) != std::end(kFaster);
 }
 

@@ -16,9 +16,13 @@ namespace varve::model {
 enum class WeightGemm {
   kAuto,  ///< per tensor, what the table of WeightProduct::takes says
   kGgml,  ///< ggml's kernels, which round activations to 8 bits, for everything
+  /// Every matrix in plain memory that is not fp32 already, fast or not: no activation is rounded, so that a small
+  /// change of the input is a small change of the output. Matrices that ggml repacked (LoadOptions::repack) stay with
+  /// ggml.
+  kFp32,
 };
 
-/// "auto" or "ggml"; anything else is kInvalidArgument and names the two.
+/// "auto", "ggml" or "fp32"; anything else is kInvalidArgument and names the three.
 Result<WeightGemm> parse_weight_gemm(std::string_view name);
 
 /// y[rows][out] = x[rows][in] . w[out][in]^T, summed in fp32 over `in` in ascending order, in blocks whose ends are
@@ -42,7 +46,8 @@ class WeightProduct {
   Status check() const;
 
   /// Whether this class multiplies w with kLeastRows rows or more faster than ggml: a table over types, no measurement,
-  /// so that results do not depend on a clock. Never a matrix that ggml repacked, never over the scalar kernels.
+  /// so that results do not depend on a clock. Never a matrix that ggml repacked; with kAuto never over the scalar
+  /// kernels; with kFp32 whatever can be decoded.
   bool takes(const ggml_tensor* w) const;
   /// This thread's columns [begin, end) of y, whole groups but for the last.
   struct Share {

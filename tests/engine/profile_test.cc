@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
+#include "engine/shipped_profiles.h"
 #include "support/temp_dir.h"
 
 namespace varve {
@@ -96,16 +98,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Profile, EveryScoringKeyIsCheckedForTypeAndRange) {
   const auto refused = [](const std::string& scoring, const std::string& expected) {
-    const auto p = Profile::from_json(R"({"tiers": {"recent": "int8", "anchor": "int8", "stale1": "k4v3"}, "scoring": )" +
-                                      scoring + "}");
+    const auto p = Profile::from_json(
+        R"({"tiers": {"recent": "int8", "anchor": "int8", "stale1": "k4v3"}, "scoring": )" + scoring + "}");
     ASSERT_FALSE(p.ok()) << scoring;
     EXPECT_EQ(p.status().code(), StatusCode::kInvalidArgument) << scoring;
     EXPECT_NE(p.status().message().find(expected), std::string::npos) << scoring << ": " << p.status().message();
     EXPECT_EQ(p.status().message().find('\n'), std::string::npos);
   };
-  for (const char* key : {"on", "anchor_tokens", "rows", "every_steps", "layer_stride", "decay", "score_weight",
-                          "age_weight", "enter_ratio", "least_score", "leave_score", "dwell_tokens", "restore",
-                          "recompute_tokens_per_step"}) {
+  for (const char* key :
+       {"on", "anchor_tokens", "rows", "every_steps", "layer_stride", "decay", "score_weight", "age_weight",
+        "enter_ratio", "least_score", "leave_score", "dwell_tokens", "restore", "recompute_tokens_per_step"}) {
     const std::string name = key;
     for (const char* wrong : {"null", "[1]", "{}"}) refused("{\"" + name + "\": " + wrong + "}", "\"" + name + "\"");
     if (name != "restore") refused("{\"" + name + "\": \"1\"}", "\"" + name + "\"");
@@ -124,6 +126,38 @@ TEST(Profile, EveryScoringKeyIsCheckedForTypeAndRange) {
   refused(R"({"score_weight": 0, "age_weight": 0})", "both 0");
   refused(R"({"ratio": 1})", "unknown key \"ratio\"");
   refused(R"([])", "must be an object");
+}
+
+TEST(Profile, ACalibrationBindsItToAModelAndIsNoPartOfTheDigest) {
+  auto p = Profile::from_json(kCustom);
+  ASSERT_TRUE(p.ok());
+  const std::string digest = p->digest();
+  ASSERT_TRUE(p->set_calibration(R"({"model": {"digest": "abc"}, "layers": [{"layer": 0}, {"layer": 1}]})").ok());
+  EXPECT_EQ(p->model_digest, "abc");
+  EXPECT_EQ(p->digest(), digest);
+  const auto again = Profile::from_json(p->to_json());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->to_json(), p->to_json());
+  EXPECT_EQ(again->model_digest, "abc");
+  for (const char* bad :
+       {"[]", "{}", "no JSON", R"({"model": "abc"})", R"({"model": {"digest": 7}})", R"({"model": {"digest": ""}})"}) {
+    EXPECT_EQ(p->set_calibration(bad).code(), StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(p->model_digest, "abc") << "a refused record changes nothing";
+}
+
+TEST(ShippedProfiles, AreForOneModelEachAndSurviveJson) {
+  const auto all = engine::shipped_profiles();
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  std::set<std::string> models;
+  for (const Profile& p : *all) {
+    EXPECT_EQ(p.model_digest.size(), 64u);
+    EXPECT_TRUE(models.insert(p.model_digest).second) << p.model_digest << " twice";
+    EXPECT_FALSE(p.calibration.empty());
+    EXPECT_EQ(Profile::from_json(p.to_json())->to_json(), p.to_json());
+    EXPECT_EQ(engine::shipped_profile(p.model_digest)->digest(), p.digest());
+  }
+  EXPECT_EQ(engine::shipped_profile("0123").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

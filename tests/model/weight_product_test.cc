@@ -177,6 +177,9 @@ TEST(WeightProduct, TheTableKnowsTypesAndBuffers) {
   EXPECT_FALSE(WeightProduct(WeightGemm::kAuto, best, 1).takes(&slower.tensor));
   EXPECT_FALSE(WeightProduct(WeightGemm::kAuto, scalar, 1).takes(&faster.tensor));
   EXPECT_FALSE(WeightProduct(WeightGemm::kGgml, best, 1).takes(&faster.tensor));
+  const Weight plain(GGML_TYPE_F32, 32, 2);
+  EXPECT_TRUE(WeightProduct(WeightGemm::kFp32, scalar, 1).takes(&slower.tensor));
+  EXPECT_FALSE(WeightProduct(WeightGemm::kFp32, best, 1).takes(&plain.tensor));
   EXPECT_EQ(WeightProduct(WeightGemm::kGgml, best, 8).scratch_bytes(), 0u);
   EXPECT_EQ(WeightProduct(WeightGemm::kAuto, best, 8).scratch_bytes(), 8 * WeightProduct::kBytesPerThread);
 }
@@ -184,9 +187,10 @@ TEST(WeightProduct, TheTableKnowsTypesAndBuffers) {
 TEST(WeightProduct, AnUnknownChoiceIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(*parse_weight_gemm("auto"), WeightGemm::kAuto);
   EXPECT_EQ(*parse_weight_gemm("ggml"), WeightGemm::kGgml);
+  EXPECT_EQ(*parse_weight_gemm("fp32"), WeightGemm::kFp32);
   const auto bad = parse_weight_gemm("mkl");
   EXPECT_EQ(bad.status().code(), StatusCode::kInvalidArgument);
-  for (const char* word : {"mkl", "auto", "ggml"}) {
+  for (const char* word : {"mkl", "auto", "ggml", "fp32"}) {
     EXPECT_NE(bad.status().message().find(word), std::string::npos) << bad.status().message();
   }
 }

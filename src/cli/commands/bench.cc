@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/auto_profile.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/documents.h"
@@ -156,7 +157,7 @@ Status bench_kl(const std::shared_ptr<model::Model>& model, const BenchOptions& 
   kl.threads = options.model.threads;
   kl.kernel = options.model.kernel;
   for (const std::string& name : options.arms) {
-    auto profile = Profile::load(name);
+    auto profile = load_profile(name, options.model);
     if (!profile.ok()) return profile.status();
     kl.arms.push_back(std::move(*profile));
   }

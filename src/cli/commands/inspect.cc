@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/auto_profile.h"
 #include "cli/command.h"
 #include "cli/inspection.h"
 #include "cli/model_options.h"
@@ -22,7 +23,7 @@ struct InspectOptions {
 };
 
 /// The named profiles that are always shown, then those asked for that are not among them.
-Result<std::vector<Profile>> choose_profiles(const std::vector<std::string>& asked) {
+Result<std::vector<Profile>> choose_profiles(const std::vector<std::string>& asked, const ModelOptions& model) {
   std::vector<Profile> out;
   for (const std::string& name : Profile::names()) {
     auto profile = Profile::named(name);
@@ -30,7 +31,7 @@ Result<std::vector<Profile>> choose_profiles(const std::vector<std::string>& ask
     out.push_back(std::move(*profile));
   }
   for (const std::string& name : asked) {
-    auto profile = Profile::load(name);
+    auto profile = load_profile(name, model);
     if (!profile.ok()) return profile.status();
     if (profile->name.empty()) profile->name = name;
     const std::string digest = profile->digest();
@@ -48,7 +49,7 @@ Status inspect(const InspectOptions& options) {
     return show_trace(trace);
   }
   if (options.model.model.empty()) return invalid_argument("-m,--model is required, or --trace FILE");
-  const auto profiles = choose_profiles(options.profiles);
+  const auto profiles = choose_profiles(options.profiles, options.model);
   if (!profiles.ok()) return profiles.status();
   std::vector<int> lengths;
   for (const std::string& length : options.lengths) {
@@ -83,7 +84,7 @@ Action define_inspect(CLI::App& app) {
   add_model_option(app, options->model);
   CLI::Option* model = app.get_option("--model")->required(false);  // a trace needs none
   CLI::Option* profile = app.add_option("--profile", options->profiles,
-                                        "profiles to price beside the named ones: names, formats or JSON files")
+                                        "profiles to price beside the named ones: auto, formats or JSON files")
                              ->type_name("PROFILE");
   CLI::Option* lengths =
       app.add_option("--context", options->lengths, "session lengths in tokens")->delimiter(',')->capture_default_str();

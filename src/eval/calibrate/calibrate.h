@@ -1,0 +1,100 @@
+#pragma once
+// What each page format costs a model, layer by layer, and the assignment of formats that costs least
+// (docs/adr/0014-how-calibrate-measures-and-solves.md).
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/divergence.h"
+#include "model/model.h"
+#include "varve/engine.h"
+
+namespace varve::eval {
+
+/// Widths of a side, finest first, as in "k5v4".
+inline const std::vector<std::string> kCalibratedK = {"8", "6", "5", "4", "3", "2"};
+inline const std::vector<std::string> kCalibratedV = {"8", "4", "3", "2"};
+
+/// How pages age: what the solver tries besides the formats.
+struct PageShape {
+  int page_tokens = 128;
+  int recent_tokens = 256;
+};
+
+struct CalibrateOptions {
+  Profile base;  ///< recent format, sinks, norm correction; its stale formats are what is solved for
+  /// The first is also the shape that layers are measured in. The one whose solution has the least measured KL wins.
+  std::vector<PageShape> shapes = {{128, 256}, {128, 128}, {64, 128}, {64, 64}};
+  int prefill_tokens = 1536;  ///< read once by the dense cache, then stored by every arm
+  int eval_tokens = 256;      ///< read on top by every arm and compared; at least 64, so that weights are fp32
+  /// Codecs that are measured; the cost of the others is that of the measured one with the nearest error, times the
+  /// ratio of the errors: KL is quadratic in a small perturbation.
+  std::vector<std::string> measured_k = {"4", "3"}, measured_v = {"3", "2"};
+  int length_tokens = 8192;    ///< session length that the bytes are counted for
+  double budget_ratio = 3.63;  ///< physical bytes at most dense bytes / this; 0: max_kl decides
+  double max_kl = 0;           ///< mean KL on the calibration text, sessions that read over their own pages
+  std::vector<uint64_t> check_seeds = {1, 2, 3};  ///< rotation seeds of the held-out check
+  int check_tokens = 1536;                        ///< of each text, read over the arm's own pages
+  int threads = 0;
+  std::string kernel;
+  /// Model tokens read so far and in all; false cancels.
+  std::function<bool(const std::string& what, int64_t done, int64_t total)> progress;
+};
+
+struct CodecCost {
+  std::string codec;
+  double kl = 0;          ///< what the codec in this layer alone costs, nats a token
+  double same_top = 1;    ///< measured alone; 1 when not measured
+  bool measured = false;  ///< else scaled
+  double error = 0;       ///< mean squared error of a row
+};
+
+struct LayerCosts {
+  int layer = 0;  ///< the model's number
+  std::string centre;
+  std::map<std::string, double>
+      centre_error;                         ///< by centre: mean squared error of a key in the coarsest measured codec
+  std::map<std::string, double> centre_kl;  ///< of the centres that errors alone do not decide between
+  std::vector<CodecCost> k, v;              ///< as kCalibratedK, kCalibratedV
+};
+
+/// One candidate of the last choice.
+struct ShapeResult {
+  PageShape shape;
+  double predicted_kl = 0;  ///< sum of the layers' costs
+  double measured_kl = 0;   ///< stored as the arms are, read in steps of 64 tokens
+  double same_top = 0;
+  double ratio = 0;
+  bool reachable = false;
+};
+
+struct TextCheck {
+  int tokens = 0, compared = 0;
+  DivergenceSummary minima;                   ///< the base profile on the same text
+  std::vector<DivergenceSummary> calibrated;  ///< by check_seeds
+};
+
+struct Calibration {
+  Profile profile;  ///< without name, description and record
+  std::string model_digest;
+  std::vector<LayerCosts> layers;
+  std::vector<ShapeResult> shapes;
+  size_t chosen = 0;     ///< among shapes
+  double minima_kl = 0;  ///< the base profile, measured as the shapes are
+  size_t dense_bytes = 0, physical_bytes = 0, scratch_bytes = 0;
+  double least_ratio = 0, most_ratio = 0;  ///< with old pages in 8 bits, and in 2, over all shapes
+  TextCheck calibration_text, held_out;
+  double seconds = 0;
+};
+
+/// Texts: at least prefill_tokens + eval_tokens, and check_tokens. The model: loaded without repacking, or its repacked
+/// matrices blur what is measured. kInvalidArgument with the numbers when a text is too short or no assignment meets
+/// the budget; kCancelled.
+Result<Calibration> calibrate(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
+                              std::span<const int32_t> held_out, const CalibrateOptions& options);
+
+}  // namespace varve::eval

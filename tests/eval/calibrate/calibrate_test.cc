@@ -1,0 +1,213 @@
+// Calibration of small random models: every part runs, and what must be exact is.
+
+#include "eval/calibrate/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "eval/calibrate/assign.h"
+#include "eval/calibrate/local_error.h"
+#include "eval/calibrate/record.h"
+#include "support/tiny_engine.h"
+
+namespace varve::eval {
+namespace {
+
+using testing::TinyEngine;
+using testing::Tokens;
+
+CalibrateOptions small_options() {
+  CalibrateOptions o;
+  o.base = TinyEngine::small_minima();
+  o.shapes = {{64, 64}, {64, 128}};
+  o.prefill_tokens = 448;
+  o.eval_tokens = 64;
+  o.measured_k = {"4", "3"};
+  o.measured_v = {"2"};
+  o.length_tokens = 131072;  // scratch weighs nothing there
+  o.budget_ratio = 3.2;
+  o.check_seeds = {1, 5};
+  o.check_tokens = 512;  // pages must become old while it is read
+  o.threads = 1;
+  return o;
+}
+
+class Calibrate : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    testing::TinySpec spec{.architecture = GetParam(), .layers = 3};
+    if (GetParam() == "gemma3") spec.layers = 7;
+    if (GetParam() == "qwen2") spec.qkv_bias = true;
+    model_ = TinyEngine::load(spec);
+    ASSERT_NE(model_, nullptr);
+    const auto engine = TinyEngine::make(model_, TinyEngine::options(*Profile::named("dense")));
+    text_ = TinyEngine::tokens(*engine, 600, 1);
+    held_out_ = TinyEngine::tokens(*engine, 600, 2);
+  }
+  Result<Calibration> run(const CalibrateOptions& o) { return calibrate(model_, text_, held_out_, o); }
+
+  std::shared_ptr<model::Model> model_;
+  Tokens text_, held_out_;
+};
+
+TEST_P(Calibrate, MeasuresEveryLayerAndMeetsTheBudget) {
+  const CalibrateOptions options = small_options();
+  const auto c = run(options);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  ASSERT_EQ(c->layers.size(), model_->info().kv_layers.size());
+  for (const LayerCosts& l : c->layers) {
+    SCOPED_TRACE(l.layer);
+    ASSERT_EQ(l.k.size(), kCalibratedK.size());
+    ASSERT_EQ(l.v.size(), kCalibratedV.size());
+    EXPECT_TRUE(l.centre == "none" || l.centre == "post" || l.centre == "rotary") << l.centre;
+    // The codec of old pages is what is measured, not that of recent ones: coarser is dearer, side by side.
+    EXPECT_GT(l.k[3].kl, 1.5 * l.k[2].kl) << "k3 against k4";
+    for (const auto* side : {&l.k, &l.v}) {
+      for (size_t i = 1; i < side->size(); ++i) {
+        EXPECT_GE((*side)[i].kl, (*side)[i - 1].kl) << (*side)[i].codec;
+        EXPECT_GT((*side)[i].error, (*side)[i - 1].error) << (*side)[i].codec;
+      }
+    }
+  }
+  // What was priced is what an engine allocates.
+  const double ratio = double(c->dense_bytes) / double(c->physical_bytes);
+  EXPECT_GE(ratio, options.budget_ratio);
+  EXPECT_LE(c->physical_bytes, size_t(double(c->dense_bytes) / options.budget_ratio));
+  const Price price(model_->info(), options.length_tokens, c->scratch_bytes);
+  EXPECT_EQ(*price.physical_bytes(c->profile), c->physical_bytes);
+  EXPECT_EQ(c->held_out.calibrated.size(), 2u);
+  EXPECT_EQ(c->held_out.compared, 512 - 512 / 3);
+  EXPECT_GT(c->held_out.calibrated[0].mean, 0);
+  EXPECT_NE(c->held_out.calibrated[0].mean, c->held_out.calibrated[1].mean) << "two rotation seeds";
+  const ShapeResult& chosen = c->shapes[c->chosen];
+  for (const ShapeResult& s : c->shapes) {
+    if (s.reachable) {
+      EXPECT_LE(chosen.measured_kl, s.measured_kl);
+    }
+  }
+}
+
+TEST_P(Calibrate, RepeatsBitForBit) {
+  CalibrateOptions options = small_options();
+  options.shapes.resize(1);
+  const auto a = run(options), b = run(options);
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  EXPECT_EQ(a->profile.to_json(), b->profile.to_json());
+  for (size_t l = 0; l < a->layers.size(); ++l) EXPECT_EQ(a->layers[l].k[3].kl, b->layers[l].k[3].kl);
+}
+
+TEST_P(Calibrate, ARatioOutOfReachNamesWhatIsReachable) {
+  CalibrateOptions options = small_options();
+  options.budget_ratio = 40;
+  const Status s = run(options).status();
+  EXPECT_EQ(s.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(s.message().find("40x at 131072 tokens: the formats reach from"), std::string::npos) << s.message();
+}
+
+TEST_P(Calibrate, AKlBudgetIsHeldOnTheTextItself) {
+  CalibrateOptions options = small_options();
+  options.budget_ratio = 0;
+  options.max_kl = 1e9;
+  const auto anything = run(options);
+  ASSERT_TRUE(anything.ok()) << anything.status().message();
+  options.max_kl = 0.5 * anything->calibration_text.calibrated[0].mean;
+  const auto half = run(options);
+  ASSERT_TRUE(half.ok()) << half.status().message();
+  EXPECT_LE(half->calibration_text.calibrated[0].mean, options.max_kl);
+  EXPECT_GT(half->physical_bytes, anything->physical_bytes);
+  options.max_kl = 1e-12;
+  const Status s = run(options).status();
+  EXPECT_EQ(s.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(s.message().find("the least that was reached is"), std::string::npos) << s.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, Calibrate, ::testing::Values("llama", "qwen2", "gemma3"),
+                         [](const auto& info) { return info.param; });
+
+class CalibrateLlama : public Calibrate {};
+
+TEST_P(CalibrateLlama, ShortTextsAndBadOptionsAreRefusedWithTheNumbers) {
+  const auto refused = [&](auto change, const char* words) {
+    CalibrateOptions options = small_options();
+    change(options);
+    const Status s = run(options).status();
+    EXPECT_EQ(s.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(s.message().find(words), std::string::npos) << s.message();
+  };
+  refused([](CalibrateOptions& o) { o.prefill_tokens = 2000; }, "has 600 tokens; 2064 are needed");
+  refused([](CalibrateOptions& o) { o.check_tokens = 640; }, "has 600 tokens; 640 are needed");
+  refused([](CalibrateOptions& o) { o.eval_tokens = 100; }, "multiple of 64");
+  refused([](CalibrateOptions& o) { o.prefill_tokens = 128; }, "it needs 192");
+  refused([](CalibrateOptions& o) { o.measured_k = {"7"}; }, "codec 7 cannot be measured for keys");
+  refused([](CalibrateOptions& o) { o.max_kl = 1; }, "either a byte budget or a KL budget");
+}
+
+TEST_P(CalibrateLlama, StopsWhenAsked) {
+  CalibrateOptions options = small_options();
+  int calls = 0;
+  int64_t last = 0;
+  options.progress = [&](const std::string&, int64_t done, int64_t total) {
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, total);
+    last = done;
+    return ++calls < 4;
+  };
+  EXPECT_EQ(run(options).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(calls, 4);
+}
+
+TEST_P(CalibrateLlama, TheRecordSurvivesAndOtherModelsAreRefused) {
+  const CalibrateOptions options = small_options();
+  const auto c = run(options);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  const auto profile = recorded_profile(*c, options, "tiny", {"a.txt", "00", 3}, {"b.txt", "11", 0});
+  ASSERT_TRUE(profile.ok()) << profile.status().message();
+  const auto again = Profile::from_json(profile->to_json());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->to_json(), profile->to_json());
+  EXPECT_EQ(again->digest(), c->profile.digest()) << "the record is not part of the digest";
+  EXPECT_EQ(again->model_digest, model_->info().digest);
+  const auto record = nlohmann::json::parse(again->calibration);
+  EXPECT_EQ(record["layers"].size(), model_->info().kv_layers.size());
+  EXPECT_EQ(record["held_out"]["text"], "b.txt");
+
+  EXPECT_NE(TinyEngine::make(model_, TinyEngine::options(*again)), nullptr);
+  const auto other = TinyEngine::load({.architecture = "qwen3"});
+  const auto refused = Engine::create(other, TinyEngine::options(*again));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  for (const auto& m : {model_, other}) {
+    EXPECT_NE(refused.status().message().find(m->info().digest), std::string::npos) << refused.status().message();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Only, CalibrateLlama, ::testing::Values("llama"));
+
+TEST(CompleteCosts, ScalesFromTheNearestErrorAndNeverFallsWithTheWidth) {
+  std::vector<CodecCost> costs = {{"8", 0, 1, false, 1e-4},
+                                  {"6", 0, 1, false, 1e-3},
+                                  {"4", 2e-3, 1, true, 1e-2},
+                                  {"3", 1e-3, 1, true, 4e-2},
+                                  {"2", 0, 1, false, 0.2}};
+  complete_costs(costs);
+  EXPECT_NEAR(costs[1].kl, 2e-4, 1e-12) << "from k4";
+  EXPECT_NEAR(costs[0].kl, 2e-5, 1e-12) << "from k4";
+  EXPECT_EQ(costs[2].kl, 2e-3);
+  EXPECT_EQ(costs[3].kl, 2e-3) << "noise measured it below k4";
+  EXPECT_NEAR(costs[4].kl, 5e-3, 1e-9) << "from k3 as measured";
+}
+
+TEST(BestCentre, TheCheaperOneWinsATie) {
+  LocalErrors e;
+  e.k = {{"none", {{"3", 1.02}}}, {"post", {{"3", 1.0}}}, {"rotary", {{"3", 1.0}}}};
+  EXPECT_EQ(best_centre(e, "3"), "none");
+  e.k["none"]["3"] = 2;
+  EXPECT_EQ(best_centre(e, "3"), "post");
+  e.k["rotary"]["3"] = 0.5;
+  EXPECT_EQ(best_centre(e, "3"), "rotary");
+}
+
+}  // namespace
+}  // namespace varve::eval
