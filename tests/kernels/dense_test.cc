@@ -1,5 +1,4 @@
 #include "base/half.h"
-#include "format/rotary.h"
 #include "support.h"
 
 namespace varve::kernels::testing {
@@ -94,31 +93,6 @@ TEST_P(Dense, MaxIgnoresNan) {
     EXPECT_EQ(kernels().max(x.data(), n), expected) << n;
     std::fill(x.begin(), x.end(), -kInfinity);
     EXPECT_EQ(kernels().max(x.data(), n), -kInfinity);
-  }
-}
-
-TEST_P(Dense, CentreCurve) {
-  for (const int pairs : {1, 5, 16, 20, 32, 40, 64, 128}) {
-    std::vector<float> theta(static_cast<size_t>(pairs));
-    for (int p = 0; p < pairs; ++p)
-      theta[static_cast<size_t>(p)] = std::pow(1e6f, -static_cast<float>(p) / static_cast<float>(pairs));
-    const format::RotaryTable table(theta, 256, true);
-    const auto a = gaussian(static_cast<size_t>(pairs), 3, 100.0f), b = gaussian(static_cast<size_t>(pairs), 4, 100.0f);
-    const auto before = gaussian(kTileTokens, 5);
-    Guarded<float> scores(kTileTokens);
-    std::copy(before.begin(), before.end(), scores.begin());
-    kernels().add_centre_curve(a.data(), b.data(), pairs, table.cos_in_tile(), table.sin_in_tile(), scores.data());
-    for (int t = 0; t < kTileTokens; ++t) {
-      double expected = before[static_cast<size_t>(t)], scale = 0;
-      for (int p = 0; p < pairs; ++p) {
-        const size_t i = static_cast<size_t>(p);
-        expected +=
-            double{a[i]} * table.cos_in_tile()[t * pairs + p] + double{b[i]} * table.sin_in_tile()[t * pairs + p];
-        scale += std::abs(a[i]) + std::abs(b[i]);
-      }
-      EXPECT_NEAR(scores[static_cast<size_t>(t)], expected, 1e-6 * scale) << "pairs " << pairs << " token " << t;
-    }
-    EXPECT_TRUE(scores.intact());
   }
 }
 

@@ -38,7 +38,6 @@ TEST(Dispatch, TablesShareNoKernel) {
     add(table->f16_accumulate);
     add(table->exp_sum);
     add(table->max);
-    add(table->add_centre_curve);
     add(table->gemm);
     add(table->f32_to_f16);
     add(table->f16_to_f32);

@@ -258,18 +258,42 @@ Status bench_profile(const std::shared_ptr<model::Model>& model, const BenchOpti
   return {};
 }
 
-/// Attention alone and the model end to end, or with --growth the model at growing contexts.
-Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
-  const auto profile = choose_profile(options.model);
-  if (!profile.ok()) return profile.status();
-  auto cpu = options.quick ? eval::CpuBenchOptions::quick(model->info()) : eval::CpuBenchOptions::full(model->info());
-  cpu.profile = *profile;
+void print_rows(const std::vector<eval::BenchRow>& rows, bool json) {
+  if (json) {
+    std::cout << bench_json(rows).dump(2) << "\n";
+  } else {
+    print_bench(std::cout, rows);
+  }
+}
+
+eval::CpuBenchOptions cpu_options(const model::ModelInfo& info, const BenchOptions& options) {
+  auto cpu = options.quick ? eval::CpuBenchOptions::quick(info) : eval::CpuBenchOptions::full(info);
   cpu.threads = options.model.threads;
   cpu.kernel = options.model.kernel;
   if (!options.quick) {
     cpu.rounds = options.rounds;
     cpu.decode_tokens = options.decode_tokens;
   }
+  cpu.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
+    show(what, done, total);
+    return !interrupted();
+  };
+  return cpu;
+}
+
+/// The attention rows alone: random values, no model.
+Status bench_attention(const BenchOptions& options) {
+  const auto rows = eval::measure_attention(cpu_options({}, options));
+  if (rows.ok()) print_rows(*rows, options.json);
+  return rows.status();
+}
+
+/// Attention alone and the model end to end, or with --growth the model at growing contexts.
+Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  auto cpu = cpu_options(model->info(), options);
+  cpu.profile = *profile;
   if (options.growth) {
     cpu.shapes.clear();
     cpu.depths.clear();
@@ -295,10 +319,6 @@ Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions&
   if (!wants("attention")) cpu.shapes.clear();
   if (!wants("decode")) cpu.depths.clear();
   if (!wants("quality")) cpu.kl_tokens = 0;
-  cpu.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
-    show(what, done, total);
-    return !interrupted();
-  };
   const auto text = read_bench_text(*model, options, cpu.text_tokens());
   if (!text.ok()) return text.status();
   const auto seconds = eval::estimate_cpu_bench_s(model, cpu);
@@ -317,11 +337,7 @@ Status bench_cpu(const std::shared_ptr<model::Model>& model, const BenchOptions&
     if (Status s = add(eval::measure_attention(cpu)); !s.ok()) return s;
     if (Status s = add(eval::measure_long_context(model, *text, cpu)); !s.ok()) return s;
   }
-  if (options.json) {
-    std::cout << bench_json(rows).dump(2) << "\n";
-  } else {
-    print_bench(std::cout, rows);
-  }
+  print_rows(rows, options.json);
   return {};
 }
 
@@ -358,17 +374,15 @@ Status bench_rows(const std::shared_ptr<model::Model>& model, const BenchOptions
     if (!measured.ok()) return measured.status();
     rows.insert(rows.end(), measured->begin(), measured->end());
   }
-  if (options.json) {
-    std::cout << bench_json(rows).dump(2) << "\n";
-  } else {
-    print_bench(std::cout, rows);
-  }
+  print_rows(rows, options.json);
   return {};
 }
 
 Status run_bench(const BenchOptions& options) {
   catch_interrupts();
   if (options.suite == "support") return bench_support(options);
+  const bool attention_alone = !options.growth && options.cpu_rows == std::vector<std::string>{"attention"};
+  if (options.suite == "cpu" && attention_alone) return bench_attention(options);
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
   if (options.suite == "kl") return bench_kl(*model, options);

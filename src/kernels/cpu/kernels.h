@@ -84,9 +84,6 @@ struct Kernels {
   float (*exp_sum)(float* scores, int n, float max);
   /// The largest of x[n]; NaN is passed over, -infinity when nothing is left.
   float (*max)(const float* x, int n);
-  /// scores[t] += sum_p a[p] cos(t theta_p) + b[p] sin(t theta_p), t in [0, 64). cos, sin: [64][pairs] (RotaryTable).
-  void (*add_centre_curve)(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
-                           float* scores);
   /// c[m][n] (+)= a[m][k] . b[k][n], fp32 row-major with leading dimensions; accumulate says whether c is added to. Any
   /// m, n, k; fastest where n is a multiple of 16.
   void (*gemm)(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,

@@ -185,17 +185,6 @@ float max(const float* x, int n) {
   return largest;
 }
 
-void add_centre_curve(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
-                      float* scores) {
-  for (int t = 0; t < kTileTokens; ++t) {
-    double sum = 0;
-    for (int p = 0; p < pairs; ++p) {
-      sum += double{a[p]} * cos_table[t * pairs + p] + double{b[p]} * sin_table[t * pairs + p];
-    }
-    scores[t] += static_cast<float>(sum);
-  }
-}
-
 void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc, bool accumulate) {
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
@@ -242,7 +231,6 @@ Kernels make_table() {
   table.f16_accumulate = f16_accumulate;
   table.exp_sum = exp_sum;
   table.max = max;
-  table.add_centre_curve = add_centre_curve;
   table.gemm = gemm;
   table.transpose = transpose;
   table.f32_to_f16 = f32_to_f16;

@@ -1,4 +1,4 @@
-// fp32 kernels that know no codec: matrix product, exponentials, the centre's curve, conversions.
+// fp32 kernels that know no codec: matrix product, exponentials, conversions.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/dense.cc"
@@ -107,33 +107,6 @@ float max(const float* x, int n) {
   return result;
 }
 
-void add_centre_curve(const float* a, const float* b, int pairs, const float* cos_table, const float* sin_table,
-                      float* scores) {
-  const DF df;
-  const DF4 d4;
-  const int whole = pairs / kLanes * kLanes;
-  const auto mask = hn::FirstN(df, static_cast<size_t>(pairs - whole));
-  for (int t = 0; t < kTileTokens; t += 4) {
-    VF sum[4];
-    for (int i = 0; i < 4; ++i) {
-      const float* cosines = cos_table + (t + i) * pairs;
-      const float* sines = sin_table + (t + i) * pairs;
-      VF total = hn::Zero(df);
-      for (int p = 0; p < whole; p += kLanes) {
-        total = hn::MulAdd(hn::LoadU(df, a + p), hn::LoadU(df, cosines + p), total);
-        total = hn::MulAdd(hn::LoadU(df, b + p), hn::LoadU(df, sines + p), total);
-      }
-      if (whole < pairs) {
-        total = hn::MulAdd(hn::MaskedLoad(mask, df, a + whole), hn::MaskedLoad(mask, df, cosines + whole), total);
-        total = hn::MulAdd(hn::MaskedLoad(mask, df, b + whole), hn::MaskedLoad(mask, df, sines + whole), total);
-      }
-      sum[i] = total;
-    }
-    const VF4 curve = sum_lanes4(sum[0], sum[1], sum[2], sum[3]);
-    hn::StoreU(hn::Add(hn::LoadU(d4, scores + t), curve), d4, scores + t);
-  }
-}
-
 void transpose(int rows, int columns, const float* from, int from_stride, float* to, int to_stride) {
   const DU32x4 d;
   const int whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
@@ -177,7 +150,6 @@ void fill_dense(Kernels& table) {
   table.transpose = transpose;
   table.exp_sum = exp_sum;
   table.max = max;
-  table.add_centre_curve = add_centre_curve;
   table.f32_to_f16 = f32_to_f16;
   table.f16_to_f32 = f16_to_f32;
 }
