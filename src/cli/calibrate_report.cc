@@ -13,7 +13,7 @@ void print_side(std::ostream& out, const std::vector<eval::CodecCost>& costs) {
 }
 
 void print_layers(std::ostream& out, const eval::Calibration& c) {
-  out << "What one layer alone costs, KL in nats a token (~: scaled by the codec's error), and what was chosen:\n  "
+  out << "What one layer alone costs, KL in nats a token (~: this codec was not measured), and what was chosen:\n  "
          "layer centre ";
   for (const std::string& k : eval::kCalibratedK) {
     if (k != "8") out << format_text(" %9s ", ("k" + k).c_str());
@@ -28,7 +28,7 @@ void print_layers(std::ostream& out, const eval::Calibration& c) {
     out << format_text("  %5d %-7s", costs.layer, costs.centre.c_str());
     print_side(out, costs.k);
     print_side(out, costs.v);
-    out << "  " << c.profile.layer_formats(l, count).stale1 << "\n";
+    out << "  " << c.profile.layer_formats(l, count).stale1 << (costs.one_format ? ", recent pages too\n" : "\n");
   }
 }
 
@@ -42,9 +42,11 @@ void print_check(std::ostream& out, const char* title, const eval::TextCheck& ch
   out << format_text("%s: %d tokens, %d compared, each session reading over its own pages\n", title, check.tokens,
                      check.compared);
   out << format_text("  %-34s %10s %9s %10s %9s\n", "profile", "mean KL", "p99", "same top", "PPL x");
-  print_summary(out, "minima", check.minima);
-  for (size_t i = 0; i < check.calibrated.size(); ++i) {
-    print_summary(out, "calibrated, rotation seed " + std::to_string(seeds[i]), check.calibrated[i]);
+  for (const auto& [name, summaries] :
+       {std::pair{"minima", &check.minima}, std::pair{"calibrated", &check.calibrated}}) {
+    for (size_t i = 0; i < summaries->size(); ++i) {
+      print_summary(out, name + (", rotation seed " + std::to_string(seeds[i])), (*summaries)[i]);
+    }
   }
 }
 
@@ -56,6 +58,7 @@ void print_calibration(std::ostream& out, const eval::Calibration& c, const eval
   for (size_t i = 0; i < c.shapes.size(); ++i) {
     const eval::ShapeResult& s = c.shapes[i];
     out << format_text("  page %4d, recent %4d: ", s.shape.page_tokens, s.shape.recent_tokens);
+    if (s.uniform) out << "uniform formats, ";
     if (s.reachable) {
       out << format_text("predicted %.6f, measured %.6f, same top %.2f%%, %.2fx%s\n", s.predicted_kl, s.measured_kl,
                          100 * s.same_top, s.ratio, i == c.chosen ? "  <- chosen" : "");
@@ -63,7 +66,12 @@ void print_calibration(std::ostream& out, const eval::Calibration& c, const eval
       out << "the budget cannot be met\n";
     }
   }
-  out << format_text("  minima, measured the same way: %.6f\n\n", c.minima_kl);
+  out << format_text("  minima, measured the same way: %.6f, %.2fx\n", c.minima_kl, c.minima_ratio);
+  if (c.shapes[c.chosen].uniform) {
+    out << "No choice by layer measured better on the calibration text: the profile has the same formats in every "
+           "layer.\n";
+  }
+  out << "\n";
   print_check(out, "Calibration text", c.calibration_text, options.check_seeds);
   print_check(out, "Held-out text", c.held_out, options.check_seeds);
   out << format_text(

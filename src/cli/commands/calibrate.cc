@@ -216,11 +216,11 @@ Action define_calibrate(CLI::App& app) {
   app.add_option("--eval-tokens", command->eval_tokens, "tokens compared, a multiple of 64")
       ->check(CLI::Range(64, 512))
       ->capture_default_str();
-  command->measure = {"k4", "k3", "v3", "v2"};
+  command->measure = {"k3", "k2", "v3", "v2"};
   app.add_option("--measure", command->measure,
-                 "codecs that are measured in every layer; the others are scaled from them")
+                 "codecs that are measured in every layer; all costs are scaled from them")
       ->delimiter(',')
-      ->default_str("k4,k3,v3,v2");
+      ->default_str("k3,k2,v3,v2");
   app.add_option("--out", command->out, "the profile to write [beside the model, or in the model directory]")
       ->type_name("FILE");
   app.add_option("-t,--threads", command->model.threads, "threads [all processors]")->check(CLI::Range(1, 512));
@@ -232,7 +232,7 @@ Action define_calibrate(CLI::App& app) {
       "be\n"
       "  varve calibrate -m model.gguf --budget 3x --length 32K --text notes.txt --held-out other.txt\n"
       "  varve calibrate -m model.gguf --max-kl 0.01           the smallest cache within this distance\n"
-      "  varve calibrate -m model.gguf --measure k3,v2         half the time, coarser costs\n"
+      "  varve calibrate -m model.gguf --measure k3,v2         half the time, noisier costs\n"
       "Then: varve run -m MODEL --profile auto. How it measures and solves: docs/calibrate.md.");
   return [command] { return run_calibrate(*command); };
 }

@@ -88,8 +88,8 @@ Result<size_t> Arms::scratch_bytes(const Profile& profile) {
   return (*engine)->stats().kv.scratch_bytes;
 }
 
-Profile single_layer_profile(const Profile& base, const PageShape& shape, int ordinal, const std::string& format,
-                             const std::string& centre) {
+Profile single_layer_profile(const Profile& base, const PageShape& shape, int ordinal, const LayerCosts& layer,
+                             const std::string& format) {
   Profile p;
   p.name = "layer " + std::to_string(ordinal) + " " + format;
   p.page_tokens = shape.page_tokens;
@@ -98,10 +98,13 @@ Profile single_layer_profile(const Profile& base, const PageShape& shape, int or
   p.rotation_seed = base.rotation_seed;
   p.inner_product_norm = base.inner_product_norm;
   p.formats = {.recent = "f16", .anchor = {}, .stale1 = "f16", .stale2 = {}, .centre = "none"};
-  p.layers = {
-      {.first = ordinal,
-       .last = ordinal,
-       .formats = {.recent = base.formats.recent, .anchor = {}, .stale1 = format, .stale2 = {}, .centre = centre}}};
+  p.layers = {{.first = ordinal,
+               .last = ordinal,
+               .formats = {.recent = layer.one_format ? format : base.formats.recent,
+                           .anchor = {},
+                           .stale1 = format,
+                           .stale2 = {},
+                           .centre = layer.centre}}};
   return p;
 }
 

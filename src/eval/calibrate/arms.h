@@ -51,9 +51,9 @@ class Arms {
   std::unique_ptr<DenseReference> reference_;
 };
 
-/// All layers f16 but for one, whose old pages are in `format` ("k4v8") with `centre`. Recent pages of that layer are
-/// in the base profile's recent format, so that it has exact sinks as it will in use.
-Profile single_layer_profile(const Profile& base, const PageShape& shape, int ordinal, const std::string& format,
-                             const std::string& centre);
+/// All layers f16 but for one, whose old pages are in `format` ("k4v8"). Recent pages of that layer are in the base
+/// profile's recent format, so that it has exact sinks as it will in use, or in `format` too where it has one format.
+Profile single_layer_profile(const Profile& base, const PageShape& shape, int ordinal, const LayerCosts& layer,
+                             const std::string& format);
 
 }  // namespace varve::eval

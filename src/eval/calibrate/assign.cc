@@ -1,7 +1,6 @@
 #include "eval/calibrate/assign.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "format/codec.h"
@@ -16,6 +15,14 @@ std::string pair_name(const std::string& k, const std::string& v) {
   return parsed.ok() ? format::format_name(*parsed) : name;
 }
 
+/// From minima's on, coarser at each step.
+constexpr std::pair<const char*, const char*> kUniformWidths[] = {
+    {"4", "3"}, {"4", "2"}, {"3", "3"}, {"3", "2"}, {"2", "2"}};
+
+int index_of(const std::vector<std::string>& codecs, const std::string& codec) {
+  return static_cast<int>(std::find(codecs.begin(), codecs.end(), codec) - codecs.begin());
+}
+
 template <typename T>
 T most_common(const std::vector<T>& values) {
   std::map<T, int> counts;
@@ -27,22 +34,29 @@ T most_common(const std::vector<T>& values) {
 
 }  // namespace
 
-void complete_costs(std::vector<CodecCost>& costs) {
-  for (CodecCost& c : costs) {
-    if (c.measured) continue;
-    const CodecCost* nearest = nullptr;
-    double nearest_distance = 0;
-    for (const CodecCost& m : costs) {
-      if (!m.measured || m.error <= 0) continue;
-      const double distance = std::fabs(std::log(std::max(c.error, 1e-30) / m.error));
-      if (nearest == nullptr || distance < nearest_distance) {
-        nearest = &m;
-        nearest_distance = distance;
-      }
-    }
-    if (nearest != nullptr) c.kl = nearest->kl * c.error / nearest->error;
+double fit_costs(std::vector<CodecCost>& costs) {
+  double sum = 0;
+  int measured = 0;
+  for (const CodecCost& c : costs) {
+    if (!c.measured || c.error <= 0) continue;
+    sum += c.measured_kl / c.error;
+    ++measured;
   }
-  for (size_t i = 1; i < costs.size(); ++i) costs[i].kl = std::max(costs[i].kl, costs[i - 1].kl);
+  const double sensitivity = measured > 0 ? sum / measured : 0;
+  for (size_t i = 0; i < costs.size(); ++i) {
+    costs[i].kl = sensitivity * costs[i].error;
+    if (i > 0) costs[i].kl = std::max(costs[i].kl, costs[i - 1].kl);
+  }
+  return sensitivity;
+}
+
+Assignment uniform_assignment(size_t layers, int k, int v) {
+  return {.k = std::vector<int>(layers, k), .v = std::vector<int>(layers, v)};
+}
+
+Assignment coarsest_assignment(size_t layers) {
+  return uniform_assignment(layers, static_cast<int>(kCalibratedK.size()) - 1,
+                            static_cast<int>(kCalibratedV.size()) - 1);
 }
 
 Profile assemble(const Profile& base, const PageShape& shape, std::span<const LayerCosts> layers,
@@ -51,18 +65,16 @@ Profile assemble(const Profile& base, const PageShape& shape, std::span<const La
   p.page_tokens = shape.page_tokens;
   p.recent_tokens = shape.recent_tokens;
   p.layers.clear();
-  std::vector<std::string> formats, centres;
+  std::vector<std::string> formats;
   for (size_t l = 0; l < layers.size(); ++l) {
     formats.push_back(pair_name(layers[l].k[static_cast<size_t>(assignment.k[l])].codec,
                                 layers[l].v[static_cast<size_t>(assignment.v[l])].codec));
-    centres.push_back(layers[l].centre);
   }
   p.formats.stale1 = most_common(formats);
-  p.formats.centre = most_common(centres);
   for (size_t l = 0; l < layers.size(); ++l) {
     TierFormats own;
     if (formats[l] != p.formats.stale1) own.stale1 = formats[l];
-    if (centres[l] != p.formats.centre) own.centre = centres[l];
+    if (layers[l].one_format && formats[l] != p.formats.recent) own.recent = formats[l];
     if (own == TierFormats{}) continue;
     const int ordinal = static_cast<int>(l);
     if (!p.layers.empty() && p.layers.back().last == ordinal - 1 && p.layers.back().formats == own) {
@@ -76,11 +88,7 @@ Profile assemble(const Profile& base, const PageShape& shape, std::span<const La
 
 Result<Solver> Solver::create(const Profile& base, const PageShape& shape, std::span<const LayerCosts> layers,
                               const Price& price) {
-  Assignment coarsest;
-  for (const LayerCosts& l : layers) {
-    coarsest.k.push_back(static_cast<int>(l.k.size()) - 1);
-    coarsest.v.push_back(static_cast<int>(l.v.size()) - 1);
-  }
+  const Assignment coarsest = coarsest_assignment(layers.size());
   const Profile coarse = assemble(base, shape, layers, coarsest);
   const auto physical = price.physical_bytes(coarse);
   if (!physical.ok()) return physical.status();
@@ -102,7 +110,19 @@ Result<Solver> Solver::create(const Profile& base, const PageShape& shape, std::
       }
     }
   }
-  return Solver(base, shape, layers, *physical, KnapsackFront(items));
+  return Solver(base, shape, layers, price, *physical, KnapsackFront(items));
+}
+
+std::optional<Solver::Solution> Solver::solution(const Assignment& assignment) const {
+  Solution out{.profile = assemble(base_, shape_, layers_, assignment), .cost = 0, .physical_bytes = 0};
+  const auto bytes = price_.physical_bytes(out.profile);
+  if (!bytes.ok()) return std::nullopt;
+  out.physical_bytes = *bytes;
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    out.cost += layers_[l].k[static_cast<size_t>(assignment.k[l])].kl;
+    out.cost += layers_[l].v[static_cast<size_t>(assignment.v[l])].kl;
+  }
+  return out;
 }
 
 std::optional<Solver::Solution> Solver::solution(const std::optional<KnapsackPoint>& point) const {
@@ -112,15 +132,29 @@ std::optional<Solver::Solution> Solver::solution(const std::optional<KnapsackPoi
     assignment.k.push_back(point->choice[2 * l]);
     assignment.v.push_back(point->choice[2 * l + 1]);
   }
-  return Solution{.profile = assemble(base_, shape_, layers_, assignment),
-                  .cost = point->cost,
-                  .physical_bytes = base_bytes_ + static_cast<size_t>(point->bytes)};
+  return solution(assignment);
 }
 
 std::optional<Solver::Solution> Solver::within_bytes(size_t physical_bytes) const {
-  return solution(front_.within_bytes(static_cast<int64_t>(physical_bytes) - static_cast<int64_t>(base_bytes_)));
+  // Sums of differences leave out the page that is being converted, whose recent format may depend on the choice: what
+  // they miss by is taken off until the engine's own count fits.
+  int64_t target = static_cast<int64_t>(physical_bytes) - static_cast<int64_t>(base_bytes_);
+  while (const auto found = solution(front_.within_bytes(target))) {
+    if (found->physical_bytes <= physical_bytes) return found;
+    target -= static_cast<int64_t>(found->physical_bytes - physical_bytes);
+  }
+  return std::nullopt;
 }
 
 std::optional<Solver::Solution> Solver::within_cost(double cost) const { return solution(front_.within_cost(cost)); }
+
+std::optional<Solver::Solution> Solver::uniform_within_bytes(size_t physical_bytes) const {
+  for (const auto& [k, v] : kUniformWidths) {
+    const auto found =
+        solution(uniform_assignment(layers_.size(), index_of(kCalibratedK, k), index_of(kCalibratedV, v)));
+    if (found && found->physical_bytes <= physical_bytes) return found;
+  }
+  return std::nullopt;
+}
 
 }  // namespace varve::eval

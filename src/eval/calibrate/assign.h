@@ -7,16 +7,20 @@
 
 namespace varve::eval {
 
-/// Costs of the codecs that were not measured, from the measured one with the nearest error; then none is cheaper than
-/// a finer one, which only noise could make it. At least one codec must have been measured.
-void complete_costs(std::vector<CodecCost>& costs);
+/// KL is quadratic in a small perturbation: one layer's costs are a sensitivity times the codecs' squared errors. The
+/// sensitivity, which is returned, is the mean of measured KL / error over the measured codecs, of which there is at
+/// least one. No codec comes out cheaper than a finer one.
+double fit_costs(std::vector<CodecCost>& costs);
 
 /// Every layer's choice of codecs: an index into LayerCosts::k and ::v.
 struct Assignment {
   std::vector<int> k, v;
 };
+/// The same index in every layer.
+Assignment uniform_assignment(size_t layers, int k, int v);
+Assignment coarsest_assignment(size_t layers);
 
-/// The base profile in this shape with each layer's old pages in its own format and centre.
+/// The base profile in this shape with each layer's old pages, or all of its pages, in its own format.
 Profile assemble(const Profile& base, const PageShape& shape, std::span<const LayerCosts> layers,
                  const Assignment& assignment);
 
@@ -29,21 +33,30 @@ class Solver {
   struct Solution {
     Profile profile;
     double cost = 0;
-    size_t physical_bytes = 0;
+    size_t physical_bytes = 0;  ///< as the engine counts them
   };
   std::optional<Solution> within_bytes(size_t physical_bytes) const;
   std::optional<Solution> within_cost(double cost) const;
+  /// The same widths in every layer: those of docs/profiles.md's minima, or the first coarser ones that fit.
+  std::optional<Solution> uniform_within_bytes(size_t physical_bytes) const;
   double least_cost() const { return front_.largest().cost; }
 
  private:
-  Solver(Profile base, const PageShape& shape, std::span<const LayerCosts> layers, size_t base_bytes,
-         KnapsackFront front)
-      : base_(std::move(base)), shape_(shape), layers_(layers), base_bytes_(base_bytes), front_(std::move(front)) {}
+  Solver(Profile base, const PageShape& shape, std::span<const LayerCosts> layers, const Price& price,
+         size_t base_bytes, KnapsackFront front)
+      : base_(std::move(base)),
+        shape_(shape),
+        layers_(layers),
+        price_(price),
+        base_bytes_(base_bytes),
+        front_(std::move(front)) {}
+  std::optional<Solution> solution(const Assignment& assignment) const;
   std::optional<Solution> solution(const std::optional<KnapsackPoint>& point) const;
 
   Profile base_;
   PageShape shape_;
   std::span<const LayerCosts> layers_;
+  Price price_;
   size_t base_bytes_;  ///< physical bytes when every codec is the coarsest; options count from there
   KnapsackFront front_;
 };

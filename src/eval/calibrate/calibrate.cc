@@ -19,10 +19,8 @@ namespace {
 /// Steps of arms that are to behave like sessions in use: what they read soon becomes pages. The fewest rows whose
 /// weight products are fp32.
 constexpr int kUseStep = 64;
-/// Between these two ratios of squared errors, KL decides between centres.
-constexpr double kCentreDoubt = 1.5;
-/// How much lower its KL must be for the centre that is dearer to read.
-constexpr double kRotaryGain = 0.9;
+/// A window of at most so many recent windows is short: two tiers would share a handful of pages.
+constexpr int kShortWindow = 4;
 /// A few times is enough: KL grows with its prediction, though not in proportion.
 constexpr int kMaxKlRounds = 6;
 
@@ -32,13 +30,20 @@ std::string text(double x) {
   return buffer;
 }
 
+double mean_kl(const std::vector<DivergenceSummary>& summaries) {
+  double sum = 0;
+  for (const DivergenceSummary& s : summaries) sum += s.mean;
+  return sum / double(summaries.size());
+}
+
 Status check_options(const CalibrateOptions& o, size_t text_tokens, size_t held_out_tokens) {
   if (o.eval_tokens < kUseStep || o.eval_tokens % kUseStep != 0) {
     return invalid_argument("calibration compares " + std::to_string(o.eval_tokens) +
                             " tokens; it must be a multiple of " + std::to_string(kUseStep));
   }
-  if (o.shapes.empty() || o.measured_k.empty() || o.measured_v.empty() || o.check_seeds.empty()) {
-    return invalid_argument("calibration needs a page shape, a codec to measure on each side, and a seed");
+  if (o.shapes.empty() || o.measured_k.empty() || o.measured_v.empty() || o.measure_seeds.empty() ||
+      o.check_seeds.empty()) {
+    return invalid_argument("calibration needs a page shape, a codec to measure on each side, and seeds");
   }
   for (const auto& [side, measured, known] :
        {std::tuple{"keys", &o.measured_k, &kCalibratedK}, std::tuple{"values", &o.measured_v, &kCalibratedV}}) {
@@ -81,17 +86,28 @@ class Calibrator {
   Result<Calibration> run(std::span<const int32_t> text, std::span<const int32_t> held_out);
 
  private:
+  /// Everything about the layers that needs no measurement.
+  Status plan_layers();
   Status measure_layers();
-  Result<std::string> choose_centre(int ordinal, const LocalErrors& errors, LayerCosts& out);
   Status measure_side(int ordinal, bool is_k, LayerCosts& out);
-  Result<ArmDivergence> measure_layer(int ordinal, const std::string& k, const std::string& v,
-                                      const std::string& centre);
+  Result<ArmDivergence> measure_layer(int ordinal, const LayerCosts& layer, const std::string& format, uint64_t seed);
+  /// A whole profile as the arms are measured, mean over the measuring seeds.
+  Result<ArmDivergence> measure_whole(const Profile& profile);
+  Price price(size_t shape) const { return Price(info_, options_.length_tokens, scratch_[shape]); }
+  Assignment coarsest() const { return coarsest_assignment(out_.layers.size()); }
   /// Whether any formats meet the byte budget, before the minutes that measuring takes.
   Status check_reachable();
   Status out_of_reach() const;
   Status solve_for_bytes();
+  Status add_candidate(size_t shape, bool uniform, const std::optional<Solver::Solution>& solution);
+  /// The base profile if it meets the budget, else the finest uniform formats in any shape that do.
+  Status add_uniform(size_t budget);
+  void choose(size_t candidate);
   Status solve_for_kl(std::span<const int32_t> text);
   Result<std::vector<DivergenceSummary>> check(std::span<const int32_t> text, std::vector<Profile> arms);
+  /// Each profile under every check seed: one list of summaries by profile.
+  Result<std::vector<std::vector<DivergenceSummary>>> check_seeds(std::span<const int32_t> text,
+                                                                  const std::vector<Profile>& profiles);
   Status check_texts(std::span<const int32_t> text, std::span<const int32_t> held_out);
   Profile in_shape(const PageShape& shape) const;
 
@@ -100,6 +116,12 @@ class Calibrator {
   const CalibrateOptions& options_;
   TokenMeter meter_;
   std::optional<Arms> arms_;
+  std::vector<size_t> scratch_;  ///< bytes by shape, and last of the base profile
+  struct Candidate {
+    Solver::Solution solution;
+    size_t shape = 0;
+  };
+  std::vector<std::optional<Candidate>> candidates_;  ///< as out_.shapes; nothing where the budget is out of reach
   Calibration out_;
 };
 
@@ -110,68 +132,79 @@ Profile Calibrator::in_shape(const PageShape& shape) const {
   return p;
 }
 
-Result<ArmDivergence> Calibrator::measure_layer(int ordinal, const std::string& k, const std::string& v,
-                                                const std::string& centre) {
-  const Profile arm = single_layer_profile(options_.base, options_.shapes.front(), ordinal, "k" + k + "v" + v, centre);
+Result<ArmDivergence> Calibrator::measure_layer(int ordinal, const LayerCosts& layer, const std::string& format,
+                                                uint64_t seed) {
+  Profile arm = single_layer_profile(options_.base, options_.shapes.front(), ordinal, layer, format);
+  arm.rotation_seed = seed;
+  // In one step the tokens read are exact to each other, and a short window would see little else.
   return arms_->measure("layer " + std::to_string(ordinal + 1) + " of " + std::to_string(info_.kv_layers.size()), arm,
-                        options_.eval_tokens);
+                        layer.one_format ? kUseStep : options_.eval_tokens);
 }
 
-Result<std::string> Calibrator::choose_centre(int ordinal, const LocalErrors& errors, LayerCosts& out) {
-  const std::string& codec = options_.measured_k.back();
-  for (const auto& [centre, by_codec] : errors.k) out.centre_error[centre] = by_codec.at(codec);
-  const std::string best = best_centre(errors, codec);
-  const double post = out.centre_error["post"], rotary = out.centre_error["rotary"];
-  if (best == "none" || std::max(post, rotary) > kCentreDoubt * std::min(post, rotary)) return best;
-  for (const char* centre : {"post", "rotary"}) {
-    const auto arm = measure_layer(ordinal, codec, "8", centre);
+Result<ArmDivergence> Calibrator::measure_whole(const Profile& profile) {
+  ArmDivergence mean;
+  for (const uint64_t seed : options_.measure_seeds) {
+    Profile seeded = profile;
+    seeded.rotation_seed = seed;
+    const auto arm = arms_->measure("whole profiles", seeded, kUseStep);
     if (!arm.ok()) return arm.status();
-    out.centre_kl[centre] = arm->kl;
+    mean.kl += arm->kl / double(options_.measure_seeds.size());
+    mean.same_top += arm->same_top / double(options_.measure_seeds.size());
   }
-  return std::string(out.centre_kl["rotary"] < kRotaryGain * out.centre_kl["post"] ? "rotary" : "post");
+  return mean;
 }
 
 Status Calibrator::measure_side(int ordinal, bool is_k, LayerCosts& out) {
+  std::vector<CodecCost>& costs = is_k ? out.k : out.v;
+  size_t arms = 0;
   for (const std::string& codec : is_k ? options_.measured_k : options_.measured_v) {
-    std::vector<CodecCost>& costs = is_k ? out.k : out.v;
     const auto cost = std::find_if(costs.begin(), costs.end(), [&](const CodecCost& c) { return c.codec == codec; });
-    const auto arm = measure_layer(ordinal, is_k ? codec : "8", is_k ? "8" : codec, out.centre);
+    const uint64_t seed = options_.measure_seeds[arms++ % options_.measure_seeds.size()];
+    const auto arm = measure_layer(ordinal, out, is_k ? "k" + codec + "v8" : "k8v" + codec, seed);
     if (!arm.ok()) return arm.status();
-    cost->kl = arm->kl;
+    cost->measured_kl = arm->kl;
     cost->same_top = arm->same_top;
     cost->measured = true;
   }
-  complete_costs(is_k ? out.k : out.v);
+  (is_k ? out.k_sensitivity : out.v_sensitivity) = fit_costs(costs);
   return {};
 }
 
-Status Calibrator::measure_layers() {
+Status Calibrator::plan_layers() {
   const auto plan = engine::plan_cache(info_, in_shape(options_.shapes.front()));
   if (!plan.ok()) return plan.status();
   LocalErrorOptions local{.page_tokens = options_.shapes.front().page_tokens,
                           .first_position = options_.base.sink_tokens,
                           .end_position = options_.prefill_tokens,
+                          .centre = {},
                           .k_codecs = kCalibratedK,
                           .v_codecs = kCalibratedV,
                           .encode = {.inner_product_norm = options_.base.inner_product_norm}};
-  for (size_t ordinal = 0; ordinal < info_.kv_layers.size(); ++ordinal) {
-    const int layer = info_.kv_layers[ordinal].layer;
-    const engine::ClassPlan& cls = plan->classes[static_cast<size_t>(plan->class_of_layer[static_cast<size_t>(layer)])];
+  for (const model::LayerInfo& info : info_.kv_layers) {
+    const engine::ClassPlan& cls =
+        plan->classes[static_cast<size_t>(plan->class_of_layer[static_cast<size_t>(info.layer)])];
     const auto geometry = std::find_if(cls.layers.begin(), cls.layers.end(),
-                                       [&](const format::LayerGeometry& g) { return g.layer == layer; });
+                                       [&](const format::LayerGeometry& g) { return g.layer == info.layer; });
+    // The profile's own rule ("auto": rotary where keys have a bias, else post) decides about centres.
+    local.centre =
+        cls.slot(cache::Tier::kStale1).layers[static_cast<size_t>(geometry - cls.layers.begin())].format.centre;
     const auto errors = measure_local_errors(arms_->dense(), arms_->session(), *geometry, local);
     if (!errors.ok()) return errors.status();
-    LayerCosts costs{.layer = layer, .centre = {}, .centre_error = {}, .centre_kl = {}, .k = {}, .v = {}};
-    const auto centre = choose_centre(static_cast<int>(ordinal), *errors, costs);
-    if (!centre.ok()) return centre.status();
-    costs.centre = *centre;
-    for (const std::string& codec : kCalibratedK) {
-      costs.k.push_back({.codec = codec, .error = errors->k.at(*centre).at(codec)});
-    }
+    LayerCosts& costs = out_.layers.emplace_back();
+    costs.layer = info.layer;
+    costs.centre = format::centre_name(local.centre);
+    costs.one_format = info.window > 0 && info.window <= kShortWindow * options_.shapes.front().recent_tokens;
+    for (const std::string& codec : kCalibratedK) costs.k.push_back({.codec = codec, .error = errors->k.at(codec)});
     for (const std::string& codec : kCalibratedV) costs.v.push_back({.codec = codec, .error = errors->v.at(codec)});
-    if (Status s = measure_side(static_cast<int>(ordinal), true, costs); !s.ok()) return s;
-    if (Status s = measure_side(static_cast<int>(ordinal), false, costs); !s.ok()) return s;
-    out_.layers.push_back(std::move(costs));
+  }
+  return {};
+}
+
+Status Calibrator::measure_layers() {
+  for (size_t ordinal = 0; ordinal < out_.layers.size(); ++ordinal) {
+    for (const bool is_k : {true, false}) {
+      if (Status s = measure_side(static_cast<int>(ordinal), is_k, out_.layers[ordinal]); !s.ok()) return s;
+    }
   }
   return {};
 }
@@ -183,58 +216,89 @@ Status Calibrator::out_of_reach() const {
 }
 
 Status Calibrator::check_reachable() {
-  const Price price(info_, options_.length_tokens, out_.scratch_bytes);
-  for (const PageShape& shape : options_.shapes) {
-    Profile p = in_shape(shape);
-    p.layers.clear();
-    p.formats.centre = "none";  // saves the centres' bytes
-    for (const auto& [format, ratio] : {std::pair{"k2v2", &out_.most_ratio}, std::pair{"int8", &out_.least_ratio}}) {
-      p.formats.stale1 = format;
-      const auto bytes = price.physical_bytes(p);
+  const Assignment finest = uniform_assignment(out_.layers.size(), 0, 0);
+  for (size_t i = 0; i < options_.shapes.size(); ++i) {
+    for (const bool most : {true, false}) {
+      const Profile p = assemble(options_.base, options_.shapes[i], out_.layers, most ? coarsest() : finest);
+      const auto bytes = price(i).physical_bytes(p);
       if (!bytes.ok()) return bytes.status();
       const double reached = double(out_.dense_bytes) / double(*bytes);
-      const bool most = ratio == &out_.most_ratio;
-      if (*ratio == 0 || (most ? reached > *ratio : reached < *ratio)) *ratio = reached;
+      double& ratio = most ? out_.most_ratio : out_.least_ratio;
+      if (ratio == 0 || (most ? reached > ratio : reached < ratio)) ratio = reached;
     }
   }
   return options_.budget_ratio > out_.most_ratio ? out_of_reach() : Status();
 }
 
-Status Calibrator::solve_for_bytes() {
-  const Price price(info_, options_.length_tokens, out_.scratch_bytes);
-  const auto budget = static_cast<size_t>(double(out_.dense_bytes) / options_.budget_ratio);
-  double best = 0;
-  std::optional<Solver::Solution> chosen;
-  for (const PageShape& shape : options_.shapes) {
-    const auto solver = Solver::create(options_.base, shape, out_.layers, price);
-    if (!solver.ok()) return solver.status();
-    ShapeResult result{.shape = shape};
-    if (const auto solution = solver->within_bytes(budget)) {
-      const auto arm = arms_->measure("page shapes", solution->profile, kUseStep);
-      if (!arm.ok()) return arm.status();
-      result.reachable = true;
-      result.predicted_kl = solution->cost;
-      result.measured_kl = arm->kl;
-      result.same_top = arm->same_top;
-      result.ratio = double(out_.dense_bytes) / double(solution->physical_bytes);
-      if (!chosen || arm->kl < best) {
-        best = arm->kl;
-        chosen = solution;
-        out_.chosen = out_.shapes.size();
-      }
-    }
-    out_.shapes.push_back(result);
+void Calibrator::choose(size_t candidate) {
+  const Candidate& c = *candidates_[candidate];
+  out_.chosen = candidate;
+  out_.profile = c.solution.profile;
+  out_.physical_bytes = c.solution.physical_bytes;
+  out_.scratch_bytes = scratch_[c.shape];
+}
+
+Status Calibrator::add_candidate(size_t shape, bool uniform, const std::optional<Solver::Solution>& solution) {
+  ShapeResult result{.shape = options_.shapes[std::min(shape, options_.shapes.size() - 1)], .uniform = uniform};
+  if (solution) {
+    result.shape = {.page_tokens = solution->profile.page_tokens, .recent_tokens = solution->profile.recent_tokens};
+    const auto arm = measure_whole(solution->profile);
+    if (!arm.ok()) return arm.status();
+    result.reachable = true;
+    result.predicted_kl = solution->cost;
+    result.measured_kl = arm->kl;
+    result.same_top = arm->same_top;
+    result.ratio = double(out_.dense_bytes) / double(solution->physical_bytes);
   }
-  if (!chosen) return out_of_reach();
-  out_.profile = chosen->profile;
-  out_.physical_bytes = chosen->physical_bytes;
+  out_.shapes.push_back(result);
+  candidates_.push_back(solution ? std::optional(Candidate{*solution, shape}) : std::nullopt);
+  return {};
+}
+
+Status Calibrator::add_uniform(size_t budget) {
+  const size_t base = options_.shapes.size();
+  const auto base_bytes = price(base).physical_bytes(options_.base);
+  if (!base_bytes.ok()) return base_bytes.status();
+  if (*base_bytes <= budget) {
+    return add_candidate(base, true,
+                         Solver::Solution{.profile = options_.base, .cost = 0, .physical_bytes = *base_bytes});
+  }
+  std::optional<Solver::Solution> finest;
+  size_t shape = 0;
+  double least = 0;
+  for (size_t i = 0; i < options_.shapes.size(); ++i) {
+    const auto solver = Solver::create(options_.base, options_.shapes[i], out_.layers, price(i));
+    if (!solver.ok()) return solver.status();
+    const auto found = solver->uniform_within_bytes(budget);
+    if (!found || (finest && found->cost >= least)) continue;
+    least = found->cost;
+    finest = found;
+    shape = i;
+  }
+  return add_candidate(shape, true, finest);
+}
+
+Status Calibrator::solve_for_bytes() {
+  const auto budget = static_cast<size_t>(double(out_.dense_bytes) / options_.budget_ratio);
+  for (size_t i = 0; i < options_.shapes.size(); ++i) {
+    const auto solver = Solver::create(options_.base, options_.shapes[i], out_.layers, price(i));
+    if (!solver.ok()) return solver.status();
+    if (Status s = add_candidate(i, false, solver->within_bytes(budget)); !s.ok()) return s;
+  }
+  if (Status s = add_uniform(budget); !s.ok()) return s;
+  std::optional<size_t> best;
+  for (size_t i = 0; i < out_.shapes.size(); ++i) {
+    if (!out_.shapes[i].reachable) continue;
+    if (!best || out_.shapes[i].measured_kl < out_.shapes[*best].measured_kl) best = i;
+  }
+  if (!best) return out_of_reach();
+  choose(*best);
   return {};
 }
 
 Status Calibrator::solve_for_kl(std::span<const int32_t> calibration_text) {
-  const Price price(info_, options_.length_tokens, out_.scratch_bytes);
   const PageShape& shape = options_.shapes.front();
-  const auto solver = Solver::create(options_.base, shape, out_.layers, price);
+  const auto solver = Solver::create(options_.base, shape, out_.layers, price(0));
   if (!solver.ok()) return solver.status();
   // Measured over its own pages a session loses more than the sum of the layers says, so the sum is held lower.
   double target = options_.max_kl, least_measured = 0;
@@ -246,16 +310,8 @@ Status Calibrator::solve_for_kl(std::span<const int32_t> calibration_text) {
     const double kl = measured->front().mean;
     least_measured = round == 0 ? kl : std::min(least_measured, kl);
     if (kl <= options_.max_kl) {
-      const auto arm = arms_->measure("page shapes", solution->profile, kUseStep);
-      if (!arm.ok()) return arm.status();
-      out_.profile = solution->profile;
-      out_.physical_bytes = solution->physical_bytes;
-      out_.shapes.push_back({.shape = shape,
-                             .predicted_kl = solution->cost,
-                             .measured_kl = arm->kl,
-                             .same_top = arm->same_top,
-                             .ratio = double(out_.dense_bytes) / double(solution->physical_bytes),
-                             .reachable = true});
+      if (Status s = add_candidate(0, false, solution); !s.ok()) return s;
+      choose(0);
       return {};
     }
     if (target <= solver->least_cost()) break;
@@ -290,45 +346,80 @@ Result<std::vector<DivergenceSummary>> Calibrator::check(std::span<const int32_t
   return out;
 }
 
-Status Calibrator::check_texts(std::span<const int32_t> calibration_text, std::span<const int32_t> held_out) {
-  const auto measure = [&](std::span<const int32_t> tokens, size_t seeds, TextCheck& result) -> Status {
-    std::vector<Profile> arms = {options_.base};
-    for (size_t i = 0; i < seeds; ++i) {
-      arms.push_back(out_.profile);
-      arms.back().rotation_seed = options_.check_seeds[i];
+Result<std::vector<std::vector<DivergenceSummary>>> Calibrator::check_seeds(std::span<const int32_t> tokens,
+                                                                            const std::vector<Profile>& profiles) {
+  std::vector<Profile> arms;
+  for (const Profile& profile : profiles) {
+    for (const uint64_t seed : options_.check_seeds) {
+      arms.push_back(profile);
+      arms.back().rotation_seed = seed;
     }
-    auto summaries = check(tokens, std::move(arms));
-    if (!summaries.ok()) return summaries.status();
-    result.tokens = options_.check_tokens;
-    result.compared = static_cast<int>(summaries->front().n);
-    result.minima = summaries->front();
-    result.calibrated.assign(summaries->begin() + 1, summaries->end());
-    return {};
+  }
+  const auto summaries = check(tokens, std::move(arms));
+  if (!summaries.ok()) return summaries.status();
+  std::vector<std::vector<DivergenceSummary>> out;
+  const auto seeds = static_cast<ptrdiff_t>(options_.check_seeds.size());
+  for (auto at = summaries->begin(); at != summaries->end(); at += seeds) out.emplace_back(at, at + seeds);
+  return out;
+}
+
+Status Calibrator::check_texts(std::span<const int32_t> calibration_text, std::span<const int32_t> held_out) {
+  const auto fill = [&](TextCheck& check, const auto& minima, const auto& calibrated) {
+    check.tokens = options_.check_tokens;
+    check.compared = static_cast<int>(minima.front().n);
+    check.minima = minima;
+    check.calibrated = calibrated;
   };
-  if (Status s = measure(calibration_text, 1, out_.calibration_text); !s.ok()) return s;
-  return measure(held_out, options_.check_seeds.size(), out_.held_out);
+  // A uniform candidate other than minima is a third profile to compare with; when minima meets the budget it is
+  // minima.
+  const size_t last = out_.shapes.size() - 1;
+  const bool guarded = out_.shapes[last].uniform && candidates_[last].has_value();
+  const bool is_base = guarded && candidates_[last]->solution.profile.digest() == options_.base.digest();
+  std::vector<Profile> profiles = {options_.base, out_.profile};
+  if (guarded && !is_base && out_.chosen != last) profiles.push_back(candidates_[last]->solution.profile);
+  auto texts = check_seeds(calibration_text, profiles);
+  if (!texts.ok()) return texts.status();
+  const std::vector<DivergenceSummary>& rival = profiles.size() > 2 ? (*texts)[2] : (*texts)[0];
+  const bool worse = guarded && out_.chosen != last && mean_kl((*texts)[1]) > mean_kl(rival);
+  if (worse) choose(last);
+  fill(out_.calibration_text, (*texts)[0], worse ? rival : (*texts)[1]);
+
+  texts = check_seeds(held_out, {options_.base, out_.profile});
+  if (!texts.ok()) return texts.status();
+  fill(out_.held_out, (*texts)[0], (*texts)[1]);
+  return {};
 }
 
 Result<Calibration> Calibrator::run(std::span<const int32_t> calibration_text, std::span<const int32_t> held_out) {
   const double start = now_s();
   const auto layers = static_cast<int64_t>(info_.kv_layers.size());
+  const auto seeds = static_cast<int64_t>(options_.measure_seeds.size());
   const auto arms = static_cast<int64_t>(options_.measured_k.size() + options_.measured_v.size()) * layers +
-                    static_cast<int64_t>(options_.shapes.size()) + 1;
+                    (static_cast<int64_t>(options_.shapes.size()) + 2) * seeds;
   meter_.expect(options_.prefill_tokens + (arms + 1) * options_.eval_tokens +
-                (5 + static_cast<int64_t>(options_.check_seeds.size())) * options_.check_tokens);
+                (2 + 5 * static_cast<int64_t>(options_.check_seeds.size())) * options_.check_tokens);
   auto made = Arms::create(model_, calibration_text, options_, meter_);
   if (!made.ok()) return made.status();
   arms_.emplace(std::move(*made));
   out_.model_digest = info_.digest;
-  const auto scratch = arms_->scratch_bytes(in_shape(options_.shapes.front()));
-  if (!scratch.ok()) return scratch.status();
-  out_.scratch_bytes = *scratch;
+  if (Status s = plan_layers(); !s.ok()) return s;
+  for (const PageShape& shape : options_.shapes) {
+    const auto scratch = arms_->scratch_bytes(assemble(options_.base, shape, out_.layers, coarsest()));
+    if (!scratch.ok()) return scratch.status();
+    scratch_.push_back(*scratch);
+  }
+  const auto base_scratch = arms_->scratch_bytes(options_.base);
+  if (!base_scratch.ok()) return base_scratch.status();
+  scratch_.push_back(*base_scratch);
   out_.dense_bytes = Price(info_, options_.length_tokens, 0).dense_bytes();
   if (Status s = check_reachable(); !s.ok()) return s;
   if (Status s = measure_layers(); !s.ok()) return s;
-  const auto base = arms_->measure("page shapes", options_.base, kUseStep);
+  const auto base = measure_whole(options_.base);
   if (!base.ok()) return base.status();
   out_.minima_kl = base->kl;
+  const auto base_bytes = price(options_.shapes.size()).physical_bytes(options_.base);
+  if (!base_bytes.ok()) return base_bytes.status();
+  out_.minima_ratio = double(out_.dense_bytes) / double(*base_bytes);
   if (Status s = options_.budget_ratio > 0 ? solve_for_bytes() : solve_for_kl(calibration_text); !s.ok()) return s;
   if (Status s = check_texts(calibration_text, held_out); !s.ok()) return s;
   out_.seconds = now_s() - start;

@@ -3,7 +3,6 @@
 // (docs/adr/0014-how-calibrate-measures-and-solves.md).
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,16 +27,18 @@ struct PageShape {
 struct CalibrateOptions {
   Profile base;  ///< recent format, sinks, norm correction; its stale formats are what is solved for
   /// The first is also the shape that layers are measured in. The one whose solution has the least measured KL wins.
-  std::vector<PageShape> shapes = {{128, 256}, {128, 128}, {64, 128}, {64, 64}};
+  std::vector<PageShape> shapes = {{128, 256}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
   int prefill_tokens = 1536;  ///< read once by the dense cache, then stored by every arm
   int eval_tokens = 256;      ///< read on top by every arm and compared; at least 64, so that weights are fp32
-  /// Codecs that are measured; the cost of the others is that of the measured one with the nearest error, times the
-  /// ratio of the errors: KL is quadratic in a small perturbation.
-  std::vector<std::string> measured_k = {"4", "3"}, measured_v = {"3", "2"};
+  /// Codecs that are measured: coarse ones, whose KL stands out of the noise. From them comes one sensitivity for each
+  /// layer and side, and the cost of every codec is that times its squared error.
+  std::vector<std::string> measured_k = {"3", "2"}, measured_v = {"3", "2"};
+  /// Rotation seeds: the n-th measured codec of a side uses the n-th, round and round; whole profiles use each.
+  std::vector<uint64_t> measure_seeds = {1, 2};
   int length_tokens = 8192;    ///< session length that the bytes are counted for
   double budget_ratio = 3.63;  ///< physical bytes at most dense bytes / this; 0: max_kl decides
   double max_kl = 0;           ///< mean KL on the calibration text, sessions that read over their own pages
-  std::vector<uint64_t> check_seeds = {1, 2, 3};  ///< rotation seeds of the held-out check
+  std::vector<uint64_t> check_seeds = {1, 2, 3};  ///< rotation seeds of the checks
   int check_tokens = 1536;                        ///< of each text, read over the arm's own pages
   int threads = 0;
   std::string kernel;
@@ -47,26 +48,28 @@ struct CalibrateOptions {
 
 struct CodecCost {
   std::string codec;
-  double kl = 0;          ///< what the codec in this layer alone costs, nats a token
-  double same_top = 1;    ///< measured alone; 1 when not measured
-  bool measured = false;  ///< else scaled
-  double error = 0;       ///< mean squared error of a row
+  double kl = 0;           ///< what the codec in this layer alone costs, nats a token: sensitivity times error
+  double error = 0;        ///< mean squared error of a row
+  bool measured = false;   ///< by an arm of its own
+  double measured_kl = 0;  ///< by that arm
+  double same_top = 1;     ///< by that arm
 };
 
 struct LayerCosts {
   int layer = 0;  ///< the model's number
   std::string centre;
-  std::map<std::string, double>
-      centre_error;                         ///< by centre: mean squared error of a key in the coarsest measured codec
-  std::map<std::string, double> centre_kl;  ///< of the centres that errors alone do not decide between
-  std::vector<CodecCost> k, v;              ///< as kCalibratedK, kCalibratedV
+  /// A short window is mostly recent pages: all pages of the layer have one format, which they are sealed in.
+  bool one_format = false;
+  std::vector<CodecCost> k, v;                  ///< as kCalibratedK, kCalibratedV
+  double k_sensitivity = 0, v_sensitivity = 0;  ///< KL by squared error
 };
 
 /// One candidate of the last choice.
 struct ShapeResult {
   PageShape shape;
-  double predicted_kl = 0;  ///< sum of the layers' costs
-  double measured_kl = 0;   ///< stored as the arms are, read in steps of 64 tokens
+  bool uniform = false;     ///< the same widths in every layer: what a solution must not be worse than
+  double predicted_kl = 0;  ///< sum of the layers' costs; of a uniform candidate 0 when it is the base profile
+  double measured_kl = 0;   ///< stored as the arms are, read in steps of 64 tokens; mean over measure_seeds
   double same_top = 0;
   double ratio = 0;
   bool reachable = false;
@@ -74,7 +77,7 @@ struct ShapeResult {
 
 struct TextCheck {
   int tokens = 0, compared = 0;
-  DivergenceSummary minima;                   ///< the base profile on the same text
+  std::vector<DivergenceSummary> minima;      ///< the base profile on the same text, by check_seeds
   std::vector<DivergenceSummary> calibrated;  ///< by check_seeds
 };
 
@@ -85,8 +88,9 @@ struct Calibration {
   std::vector<ShapeResult> shapes;
   size_t chosen = 0;     ///< among shapes
   double minima_kl = 0;  ///< the base profile, measured as the shapes are
+  double minima_ratio = 0;
   size_t dense_bytes = 0, physical_bytes = 0, scratch_bytes = 0;
-  double least_ratio = 0, most_ratio = 0;  ///< with old pages in 8 bits, and in 2, over all shapes
+  double least_ratio = 0, most_ratio = 0;  ///< with what is solved for in 8 bits, and in 2, over all shapes
   TextCheck calibration_text, held_out;
   double seconds = 0;
 };

@@ -83,8 +83,8 @@ Result<LocalErrors> measure_local_errors(const Engine& dense, SessionId session,
   if (!pages.ok()) return pages.status();
   double rows = 0;
   for (const PageRows& page : *pages) rows += options.page_tokens - page.exact;
-  const auto mean_errors = [&](const std::string& name, format::Centre centre) -> Result<std::pair<double, double>> {
-    const auto parsed = format::parse_format(name, centre);
+  const auto mean_errors = [&](const std::string& name) -> Result<std::pair<double, double>> {
+    const auto parsed = format::parse_format(name, options.centre);
     if (!parsed.ok()) return parsed.status();
     std::pair<double, double> sum{0, 0};
     for (const PageRows& page : *pages) {
@@ -95,28 +95,17 @@ Result<LocalErrors> measure_local_errors(const Engine& dense, SessionId session,
     return std::pair{sum.first / rows, sum.second / rows};
   };
   LocalErrors out;
-  for (const format::Centre centre : {format::Centre::kNone, format::Centre::kPost, format::Centre::kRotary}) {
-    for (const std::string& codec : options.k_codecs) {
-      const auto errors = mean_errors("k" + codec + "v8", centre);
-      if (!errors.ok()) return errors.status();
-      out.k[format::centre_name(centre)][codec] = errors->first;
-    }
+  for (const std::string& codec : options.k_codecs) {
+    const auto errors = mean_errors("k" + codec + "v8");
+    if (!errors.ok()) return errors.status();
+    out.k[codec] = errors->first;
   }
   for (const std::string& codec : options.v_codecs) {
-    const auto errors = mean_errors("k8v" + codec, format::Centre::kNone);
+    const auto errors = mean_errors("k8v" + codec);
     if (!errors.ok()) return errors.status();
     out.v[codec] = errors->second;
   }
   return out;
-}
-
-std::string best_centre(const LocalErrors& errors, const std::string& k_codec) {
-  double least = errors.k.at("none").at(k_codec);
-  for (const auto& [centre, by_codec] : errors.k) least = std::min(least, by_codec.at(k_codec));
-  for (const char* centre : {"none", "post"}) {
-    if (errors.k.at(centre).at(k_codec) <= kCentreTolerance * least) return centre;
-  }
-  return "rotary";
 }
 
 }  // namespace varve::eval

@@ -20,7 +20,9 @@ Json side_json(const std::vector<CodecCost>& costs) {
   Json out = Json::object();
   for (const CodecCost& c : costs) {
     out[c.codec] = {{"kl", rounded(c.kl)}, {"error", rounded(c.error)}};
-    if (c.measured) out[c.codec]["same_top1"] = rounded(c.same_top);
+    if (!c.measured) continue;
+    out[c.codec]["measured_kl"] = rounded(c.measured_kl);
+    out[c.codec]["same_top1"] = rounded(c.same_top);
   }
   return out;
 }
@@ -28,9 +30,11 @@ Json side_json(const std::vector<CodecCost>& costs) {
 Json layers_json(const std::vector<LayerCosts>& layers) {
   Json out = Json::array();
   for (const LayerCosts& l : layers) {
-    Json entry = {{"layer", l.layer}, {"centre", l.centre}, {"centre_error", Json::object()}};
-    for (const auto& [centre, error] : l.centre_error) entry["centre_error"][centre] = rounded(error);
-    for (const auto& [centre, kl] : l.centre_kl) entry["centre_kl"][centre] = rounded(kl);
+    Json entry = {{"layer", l.layer},
+                  {"centre", l.centre},
+                  {"one_format", l.one_format},
+                  {"k_sensitivity", rounded(l.k_sensitivity)},
+                  {"v_sensitivity", rounded(l.v_sensitivity)}};
     entry["k"] = side_json(l.k);
     entry["v"] = side_json(l.v);
     out.push_back(std::move(entry));
@@ -46,21 +50,29 @@ Json summary_json(const DivergenceSummary& s) {
 }
 
 Json check_json(const TextCheck& check, const TextIdentity& text, const std::vector<uint64_t>& seeds) {
-  Json calibrated = Json::array();
-  for (size_t i = 0; i < check.calibrated.size(); ++i) {
-    Json entry = {{"rotation_seed", seeds[i]}};
-    entry.update(summary_json(check.calibrated[i]));
-    calibrated.push_back(std::move(entry));
-  }
-  return {{"text", text.name},       {"sha256", text.sha256},      {"offset", text.offset},
-          {"tokens", check.tokens},  {"compared", check.compared}, {"minima", summary_json(check.minima)},
-          {"calibrated", calibrated}};
+  const auto by_seed = [&](const std::vector<DivergenceSummary>& summaries) {
+    Json out = Json::array();
+    for (size_t i = 0; i < summaries.size(); ++i) {
+      Json entry = {{"rotation_seed", seeds[i]}};
+      entry.update(summary_json(summaries[i]));
+      out.push_back(std::move(entry));
+    }
+    return out;
+  };
+  return {{"text", text.name},
+          {"sha256", text.sha256},
+          {"offset", text.offset},
+          {"tokens", check.tokens},
+          {"compared", check.compared},
+          {"minima", by_seed(check.minima)},
+          {"calibrated", by_seed(check.calibrated)}};
 }
 
 Json shapes_json(const Calibration& c) {
   Json out = Json::array();
   for (const ShapeResult& s : c.shapes) {
-    Json entry = {{"page_tokens", s.shape.page_tokens}, {"recent_tokens", s.shape.recent_tokens}};
+    Json entry = {
+        {"page_tokens", s.shape.page_tokens}, {"recent_tokens", s.shape.recent_tokens}, {"uniform", s.uniform}};
     if (s.reachable) {
       entry["predicted_kl"] = rounded(s.predicted_kl);
       entry["measured_kl"] = rounded(s.measured_kl);
@@ -81,7 +93,7 @@ Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& o
   if (options.max_kl > 0) target["max_kl"] = options.max_kl;
   const double ratio = double(c.dense_bytes) / double(c.physical_bytes);
   const ShapeResult& chosen = c.shapes[c.chosen];
-  const Json record = {{"version", 1},
+  const Json record = {{"version", 2},
                        {"model", {{"digest", c.model_digest}, {"name", model_name}}},
                        {"target", std::move(target)},
                        {"bytes",
@@ -96,6 +108,7 @@ Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& o
                        {"predicted_kl", rounded(chosen.predicted_kl)},
                        {"measured_kl", rounded(chosen.measured_kl)},
                        {"minima_kl", rounded(c.minima_kl)},
+                       {"minima_ratio", rounded(c.minima_ratio)},
                        {"calibration_text", check_json(c.calibration_text, text, options.check_seeds)},
                        {"held_out", check_json(c.held_out, held_out, options.check_seeds)},
                        {"shapes", shapes_json(c)},
@@ -103,9 +116,9 @@ Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& o
                        {"layers", layers_json(c.layers)}};
   Profile out = c.profile;
   char description[160];
-  std::snprintf(description, sizeof(description),
-                "%.2fx smaller than f16 at %d tokens, formats chosen layer by layer for ", ratio,
-                options.length_tokens);
+  std::snprintf(description, sizeof(description), "%.2fx smaller than f16 at %d tokens, %s for ", ratio,
+                options.length_tokens,
+                chosen.uniform ? "the same formats in every layer" : "formats chosen layer by layer");
   out.name = "auto";
   out.description = description + (model_name.empty() ? c.model_digest.substr(0, 16) : model_name);
   if (Status s = out.set_calibration(record.dump()); !s.ok()) return s;
