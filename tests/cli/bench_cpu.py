@@ -4,8 +4,9 @@ import math
 import sys
 
 WANTED = {
-    "": {"attention", "attention, cache resident", "attention error", "attention bytes",
-         "attention bytes, cache resident", "screening", "decode", "time to first token", "sessions together", "quality"},
+    "": {"machine", "attention", "attention, cache resident", "attention error", "attention bytes",
+         "attention bytes, cache resident", "screening", "decode", "time to first token", "decode beside a busy process",
+         "sessions together", "quality"},
     "growth": {"screening", "growth"},
 }
 rows = json.load(sys.stdin)["rows"]

@@ -177,9 +177,10 @@ TEST(WeightProduct, TheTableKnowsTypesAndBuffers) {
   EXPECT_FALSE(WeightProduct(WeightGemm::kAuto, best, 1).takes(&slower.tensor));
   EXPECT_FALSE(WeightProduct(WeightGemm::kAuto, scalar, 1).takes(&faster.tensor));
   EXPECT_FALSE(WeightProduct(WeightGemm::kGgml, best, 1).takes(&faster.tensor));
-  const Weight plain(GGML_TYPE_F32, 32, 2);
+  ggml_tensor plain{};
+  plain.type = GGML_TYPE_F32;
   EXPECT_TRUE(WeightProduct(WeightGemm::kFp32, scalar, 1).takes(&slower.tensor));
-  EXPECT_FALSE(WeightProduct(WeightGemm::kFp32, best, 1).takes(&plain.tensor));
+  EXPECT_FALSE(WeightProduct(WeightGemm::kFp32, best, 1).takes(&plain));
   EXPECT_EQ(WeightProduct(WeightGemm::kGgml, best, 8).scratch_bytes(), 0u);
   EXPECT_EQ(WeightProduct(WeightGemm::kAuto, best, 8).scratch_bytes(), 8 * WeightProduct::kBytesPerThread);
 }
