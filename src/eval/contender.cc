@@ -1,5 +1,10 @@
 #include "eval/contender.h"
 
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+
 namespace varve::eval {
 namespace {
 
@@ -76,6 +81,20 @@ class PeerContender final : public Contender {
 };
 
 }  // namespace
+
+void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
+
+Result<double> timed_decode(Contender& contender, std::span<const int32_t> tokens) {
+  if (Status s = contender.begin(); !s.ok()) return s;
+  let_threads_sleep();
+  const double start = now_s();
+  for (const int32_t token : tokens) {
+    if (Status s = contender.decode(token); !s.ok()) return s;
+  }
+  const double seconds = now_s() - start;
+  if (Status s = contender.end(); !s.ok()) return s;
+  return seconds;
+}
 
 Result<std::unique_ptr<Contender>> our_contender(const std::shared_ptr<model::Model>& model,
                                                  const OurContenderOptions& options) {

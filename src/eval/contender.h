@@ -22,6 +22,13 @@ class Contender {
   virtual Status end() = 0;
 };
 
+/// Waits until the idle threads of libllama's pool, which spin for a while, are asleep: the next contender must not pay
+/// for them.
+void let_threads_sleep();
+
+/// Seconds that `tokens` steps take from what prefill() left.
+Result<double> timed_decode(Contender& contender, std::span<const int32_t> tokens);
+
 struct OurContenderOptions {
   Profile profile;
   int threads = 0;

@@ -1,9 +1,7 @@
 #include "eval/speed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -11,9 +9,6 @@
 
 namespace varve::eval {
 namespace {
-
-/// Idle worker threads of libllama's pool spin for a while before they sleep; the next contender must not pay for it.
-void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
 struct Entry {
   std::string name;
@@ -52,15 +47,9 @@ class Runner {
     for (Entry* e : entries) e->rates.clear();
     for (int round = -1; round < options_.rounds; ++round) {
       for (Entry* e : entries) {
-        if (Status s = e->contender->begin(); !s.ok()) return s;
-        let_threads_sleep();
-        const double start = now_s();
-        for (const int32_t token : next) {
-          if (Status s = e->contender->decode(token); !s.ok()) return s;
-        }
-        const double seconds = now_s() - start;
-        if (Status s = e->contender->end(); !s.ok()) return s;
-        if (round >= 0) e->rates.push_back(options_.decode_tokens / seconds);
+        const auto seconds = timed_decode(*e->contender, next);
+        if (!seconds.ok()) return seconds.status();
+        if (round >= 0) e->rates.push_back(options_.decode_tokens / *seconds);
       }
       report("decode at " + std::to_string(depth), round + 1, options_.rounds);
     }
@@ -86,13 +75,14 @@ class Runner {
 
 }  // namespace
 
-Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>& model,
-                                            std::span<const int32_t> text, const SpeedOptions& options) {
+Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
+                                            const SpeedOptions& options) {
   const bool with_profile = !options.profile.is_dense();
   const int context = model->info().context_train;
   const int depth = std::min(options.depth_tokens, context - options.decode_tokens);
   const int profile_depth = std::min(options.profile_depth_tokens, context - options.decode_tokens);
-  const int needed = std::max({depth, with_profile ? profile_depth : 0, options.prefill_tokens}) + options.decode_tokens;
+  const int needed =
+      std::max({depth, with_profile ? profile_depth : 0, options.prefill_tokens}) + options.decode_tokens;
   if (int(text.size()) < needed) {
     return invalid_argument("the text has " + std::to_string(text.size()) + " tokens; this bench reads " +
                             std::to_string(needed));
@@ -111,7 +101,8 @@ Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>&
   const auto peer = [&](bool flash) {
     return PeerOptions{.context_tokens = peer_context, .threads = options.threads, .flash_attention = flash};
   };
-  if (Status s = make(dense, our_contender(model, {*dense_profile, options.threads, options.kernel})); !s.ok()) return s;
+  if (Status s = make(dense, our_contender(model, {*dense_profile, options.threads, options.kernel})); !s.ok())
+    return s;
   if (Status s = make(off, peer_contender(model, peer(false))); !s.ok()) return s;
   if (Status s = make(on, peer_contender(model, peer(true))); !s.ok()) return s;
 
@@ -131,7 +122,8 @@ Result<std::vector<BenchRow>> measure_speed(const std::shared_ptr<model::Model>&
   on.contender.reset();
 
   if (with_profile) {
-    if (Status s = make(compressed, our_contender(model, {options.profile, options.threads, options.kernel})); !s.ok()) return s;
+    if (Status s = make(compressed, our_contender(model, {options.profile, options.threads, options.kernel})); !s.ok())
+      return s;
     for (Entry* e : {&dense, &compressed}) {
       if (Status s = runner.fill(*e, profile_depth); !s.ok()) return s;
     }

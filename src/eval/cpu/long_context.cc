@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -56,9 +54,6 @@ struct Entry {
   std::vector<double> step_s = {};  ///< mean of a decode step, one per round
 };
 
-/// Idle threads of libllama's pool spin for a while before they sleep; the next contender must not pay for it.
-void let_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
-
 class LongContext {
  public:
   LongContext(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text, const CpuBenchOptions& options)
@@ -80,18 +75,17 @@ class LongContext {
           !s.ok())
         return s;
       scores.push_back({i, median(e.step_s), e.prefill_s});
-      screened_.push_back({.suite = "screening",
-                           .name = std::string(e.name) + " decode at " + std::to_string(options_.screen_tokens),
-                           .unit = "tok/s",
-                           .ours = 1 / scores.back().step_s,
-                           .details = {{"prefill tok/s", options_.screen_tokens / e.prefill_s}}});
+      rows.push_back({.suite = "screening",
+                      .name = std::string(e.name) + " decode at " + std::to_string(options_.screen_tokens),
+                      .unit = "tok/s",
+                      .ours = 1 / scores.back().step_s,
+                      .details = {{"prefill tok/s", options_.screen_tokens / e.prefill_s}}});
     }
     std::sort(scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.step_s < b.step_s; });
     best_ = {scores[0].setting, scores[1].setting};
     best_reader_ = std::min_element(scores.begin(), scores.end(), [](const Score& a, const Score& b) {
                      return a.prefill_s < b.prefill_s;
                    })->setting;
-    rows.insert(rows.end(), screened_.begin(), screened_.end());
     return {};
   }
 
@@ -314,15 +308,9 @@ class LongContext {
     for (Entry* e : entries) e->step_s.clear();
     for (int round = -1; round < rounds; ++round) {
       for (Entry* e : entries) {
-        if (Status s = e->contender->begin(); !s.ok()) return s;
-        let_threads_sleep();
-        const double start = now_s();
-        for (const int32_t token : next) {
-          if (Status s = e->contender->decode(token); !s.ok()) return s;
-        }
-        const double seconds = now_s() - start;
-        if (Status s = e->contender->end(); !s.ok()) return s;
-        if (round >= 0) e->step_s.push_back(seconds / tokens);
+        const auto seconds = timed_decode(*e->contender, next);
+        if (!seconds.ok()) return seconds.status();
+        if (round >= 0) e->step_s.push_back(*seconds / tokens);
       }
       if (Status s = report("decode at " + std::to_string(depth), round + 1, rounds); !s.ok()) return s;
     }
@@ -352,7 +340,6 @@ class LongContext {
   const CpuBenchOptions& options_;
   std::vector<size_t> best_;
   size_t best_reader_ = 0;
-  std::vector<BenchRow> screened_;
 };
 
 Status check_text(std::span<const int32_t> text, const CpuBenchOptions& options) {
