@@ -30,11 +30,26 @@ enum class Centre : uint8_t {
   kRotary,  ///< the page mean taken before RoPE, turned to each token's position
 };
 
-/// How one layer's K and V of one page are stored.
+/// How the exact rows of a low-rank page are stored.
+enum class RowCodec : uint8_t { kInt8, kInt4, kF16 };
+
+/// A page stored as an anchor row, a joint low-rank K|V delta and exact rows (FORMAT.md of lr).
+struct LowRank {
+  int rank = 0;  ///< most singular directions; 0: no low-rank format
+  int rows = 0;  ///< exact rows at that rank; a page that needs fewer directions spends their bytes on more rows
+  RowCodec row_codec = RowCodec::kInt8;
+  bool rotated = false;  ///< keys as attention uses them; else turned back to the page's first position before coding
+  bool operator==(const LowRank&) const = default;
+};
+
+/// How one layer's K and V of one page are stored: by a pair of tile codecs, or, when low_rank.rank > 0, as a low-rank
+/// block of all KV heads together (k, v and centre then keep their defaults).
 struct LayerFormat {
   KCodec k = KCodec::kF16;
   VCodec v = VCodec::kF16;
   Centre centre = Centre::kNone;
+  LowRank low_rank = {};
+  bool is_low_rank() const { return low_rank.rank > 0; }
   bool operator==(const LayerFormat&) const = default;
 };
 
@@ -88,7 +103,7 @@ const char* centre_name(Centre centre);
 
 /// f16 rows are written in place, token by token; every other format is written tile by tile from an f16 open tile.
 inline bool is_direct(const LayerFormat& f) {
-  return f.k == KCodec::kF16 && f.v == VCodec::kF16 && f.centre == Centre::kNone;
+  return f.k == KCodec::kF16 && f.v == VCodec::kF16 && f.centre == Centre::kNone && !f.is_low_rank();
 }
 
 }  // namespace varve::format
