@@ -35,8 +35,8 @@ class BlockReader {
   size_t codec_bytes() const { return codec_.size(); }
   size_t work_bytes() const { return work_.size(); }
 
-  /// keys: [head_dim][stride], of which columns [0, kTileTokens) become the tile's keys at their positions. turn: of the
-  /// layer; null when it does not rotate.
+  /// keys: [head_dim][stride], of which columns [0, kTileTokens) become the tile's keys at their positions. turn: of
+  /// the layer; null when it does not rotate.
   void keys(const kernels::Kernels& kernels, const BlockHead& head, int tile, const PageTurn* turn, int stride,
             float* keys);
   /// rows: [kTileTokens][head_dim], the tile's values.
@@ -81,10 +81,10 @@ class BlockReader {
   // Values gathered over the tiles of a page.
   BlockHead gathered_of_;
   int gathered_group_ = 0, gathered_units_ = 0;
-  float* acc_ = nullptr;        ///< where they go
-  float* gathered_ = nullptr;   ///< [heads][rank]
-  float* weight_ = nullptr;     ///< [heads]: sum of all weights, exact rows included
-  float* p_ = nullptr;          ///< [group][kTileTokens] without exact rows
+  float* acc_ = nullptr;       ///< where they go
+  float* gathered_ = nullptr;  ///< [heads][rank]
+  float* weight_ = nullptr;    ///< [heads]: sum of all weights, exact rows included
+  float* p_ = nullptr;         ///< [group][kTileTokens] without exact rows
 };
 
 }  // namespace varve::attention

@@ -37,7 +37,7 @@ void PageTurn::to_positions(const kernels::Kernels& kernels, int tile, float* ke
   }
 }
 
-void PageTurn::to_page_start(int tile, float* rows, int stride) const {
+void PageTurn::to_page_start(int tile, float* rows) const {
   const int pairs = rotary_->pairs();
   const bool neox = rotary_->neox();
   const float* tile_cos = cos_tile_.data() + static_cast<ptrdiff_t>(tile) * pairs;
@@ -45,7 +45,7 @@ void PageTurn::to_page_start(int tile, float* rows, int stride) const {
   for (int t = 0; t < kTileTokens; ++t) {
     const float* c = rotary_->cos_in_tile() + static_cast<ptrdiff_t>(t) * pairs;
     const float* s = rotary_->sin_in_tile() + static_cast<ptrdiff_t>(t) * pairs;
-    float* row = rows + static_cast<ptrdiff_t>(t) * stride;
+    float* row = rows + static_cast<ptrdiff_t>(t) * rotary_->head_dim();
     for (int p = 0; p < pairs; ++p) {
       const float cosine = tile_cos[p] * c[p] - tile_sin[p] * s[p];
       const float sine = tile_sin[p] * c[p] + tile_cos[p] * s[p];

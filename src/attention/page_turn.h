@@ -17,8 +17,8 @@ class PageTurn {
   /// keys: [head_dim][stride], of which columns [0, kTileTokens) are the tokens of `tile`: each is turned to its
   /// position.
   void to_positions(const kernels::Kernels& kernels, int tile, float* keys, int stride) const;
-  /// rows: [kTileTokens][stride] keys of `tile` at their positions, [head_dim] each: turned back.
-  void to_page_start(int tile, float* rows, int stride) const;
+  /// rows: [kTileTokens][head_dim] keys of `tile` at their positions: turned back.
+  void to_page_start(int tile, float* rows) const;
 
  private:
   const format::RotaryTable* rotary_;
