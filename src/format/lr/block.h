@@ -24,7 +24,7 @@ namespace varve::format {
 
 /// Page sizes that a low-rank format supports: multiples of kTileTokens in this range.
 inline constexpr int kMinBlockTokens = 64;
-inline constexpr int kMaxBlockTokens = 1024;
+inline constexpr int kMaxBlockTokens = kMaxLowRankTokens;
 /// Values that share a scale (and, in int8 and int4 rows, a zero) in an exact row; the last group may be shorter.
 inline constexpr int kRowGroup = 64;
 
