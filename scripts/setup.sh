@@ -29,6 +29,7 @@ packages=(
   "libssl-dev|SHA-256"
   "libxxhash-dev|fast hashes"
   "libhwy-dev|portable SIMD"
+  "libeigen3-dev|small dense algebra (low-rank pages)"
   "libcli11-dev|command line parsing"
   "libgtest-dev|unit tests"
   "librapidcheck-dev|property tests"
