@@ -56,10 +56,26 @@ struct LayerFormat {
 /// The frame a codec's rows live in: f16 keeps rows as they are, all others are turned by format::Rotation.
 enum class Frame : uint8_t { kPlain, kRotated };
 
+/// How low-rank blocks are made (FORMAT.md of lr). None of it is needed to read one.
+struct LowRankOptions {
+  double energy = 0.9999;  ///< least share of the delta's energy that directions keep, up to the format's rank
+  int least_rank = 4;      ///< fewer only where the delta has fewer directions, or lost rows take their bytes
+  uint64_t seed = 1234;    ///< of the sketch
+  int oversample = 5;      ///< sketch width beyond the rank, at least; the width is rounded up to 16
+  int power_iterations = 2;
+  /// Of a row's error: by how much more it counts where it is the largest of its tile, so that no part of the page is
+  /// left without exact rows because another is worse.
+  float coverage_bonus = 0.25f;
+  /// Of a row's error: by how much more it counts where the directions make its key the same as the one before it.
+  float edge_bonus = 0.25f;
+  bool operator==(const LowRankOptions&) const = default;
+};
+
 /// Options that reach the encoders and are recorded in the codec fingerprint.
 struct EncodeOptions {
   /// K norm correction: false = matched norm |k|/|c|, true = inner product |k|^2/<k,c> (docs/adr/0004).
   bool inner_product_norm = true;
+  LowRankOptions low_rank = {};
 };
 
 struct KCodecInfo {

@@ -6,8 +6,9 @@
 //
 // The rows of a block are deltas from its anchor, row 0, kept exact in f16. Row t of KV head h decodes to
 //   k = anchor_k + sum_i u[t][i] basis_k[i]      v = anchor_v + sum_i u[t][i] basis_v[i]
-// unless t is in the row index: then it is anchor + the exact row's delta, which REPLACES the low-rank row. u of row 0
-// is zero. u is int8; its scales are folded into the basis, so u[t][i] above is the integer itself.
+// unless t is in the row index: then it is anchor + the exact row's delta, which REPLACES the low-rank row. u of the
+// anchor and of exact rows is zero. u is int8; its scales are folded into the basis, so u[t][i] above is the integer
+// itself. Where row 0 is a sink or lost, the anchor is the first row that is neither.
 //
 // Keys are in the block's frame: for LowRank::rotated as attention uses them, else turned back to the page's first
 // position (RoPE of page offset 0): a reader turns row t by R(t).
@@ -55,7 +56,7 @@ static_assert(sizeof(BlockHeader) == kCacheLine);
 struct BlockView {
   int rank = 0;
   int rows = 0;
-  const uint16_t* row_tokens = nullptr;  ///< [rows] page offsets of exact rows, ascending, never 0
+  const uint16_t* row_tokens = nullptr;  ///< [rows] page offsets of exact rows, ascending; never the anchor's
   const uint16_t* tile_rows = nullptr;   ///< [tiles + 1]: rows [tile_rows[i], tile_rows[i + 1]) are those of tile i
   const int8_t* u = nullptr;             ///< [tiles][rank][kTileTokens]
   const half_t* anchor = nullptr;        ///< [width]: K of all heads, V of all heads
