@@ -18,6 +18,7 @@
 #include <span>
 
 #include "base/half.h"
+#include "base/memory.h"
 #include "format/codec.h"
 
 namespace varve::format {
