@@ -28,6 +28,7 @@ packages=(
   "ca-certificates|lets downloads check whom they talk to"
   "libssl-dev|SHA-256"
   "libxxhash-dev|fast hashes"
+  "libutf8proc-dev|letters and digits of all scripts"
   "libhwy-dev|portable SIMD"
   "libeigen3-dev|small dense algebra (low-rank pages)"
   "libcli11-dev|command line parsing"
