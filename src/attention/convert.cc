@@ -40,7 +40,7 @@ void encode_plane(const TileCodec& to, const format::EncodeOptions& options, int
 BlockHead block_head(const format::LayerGeometry& geometry, const format::SlotLayout& layout, int ordinal, int kv_head,
                      const uint8_t* slot) {
   const format::LayerSlot& l = layout.layers[static_cast<size_t>(ordinal)];
-  return {slot + l.offset, {layout.page_tokens, geometry.kv_heads, geometry.head.head_dim, l.format.low_rank}, kv_head};
+  return {slot + l.offset, format::block_shape(geometry, l.format, layout.page_tokens), kv_head};
 }
 
 size_t convert_scratch_floats(int head_dim, int page_tokens) {

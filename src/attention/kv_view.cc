@@ -43,9 +43,7 @@ TileView HeadView::tile(int position) const {
   const format::LayerSlot& slot = page.layout->layers[static_cast<size_t>(ordinal)];
   const int tile = offset % page_tokens / kTileTokens;
   if (slot.format.is_low_rank()) {
-    view.block = {page.slot + slot.offset,
-                  {page_tokens, layer->kv_heads, layer->head.head_dim, slot.format.low_rank},
-                  kv_head};
+    view.block = {page.slot + slot.offset, format::block_shape(*layer, slot.format, page_tokens), kv_head};
     view.tile = tile;
     return view;
   }
