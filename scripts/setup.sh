@@ -30,6 +30,7 @@ packages=(
   "libxxhash-dev|fast hashes"
   "libutf8proc-dev|letters and digits of all scripts"
   "libhwy-dev|portable SIMD"
+  "libeigen3-dev|small dense algebra (low-rank pages)"
   "libcli11-dev|command line parsing"
   "libgtest-dev|unit tests"
   "librapidcheck-dev|property tests"

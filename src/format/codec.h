@@ -33,6 +33,9 @@ enum class Centre : uint8_t {
 /// How the exact rows of a low-rank page are stored.
 enum class RowCodec : uint8_t { kInt8, kInt4, kF16 };
 
+/// Most tokens of a low-rank page; a rank and a number of exact rows stay below it.
+inline constexpr int kMaxLowRankTokens = 1024;
+
 /// A page stored as an anchor row, a joint low-rank K|V delta and exact rows (FORMAT.md of lr).
 struct LowRank {
   int rank = 0;  ///< most singular directions; 0: no low-rank format
@@ -109,8 +112,9 @@ const VCodecInfo& v_codec(VCodec id);
 /// Is head_dim one of kHeadDims?
 bool head_dim_supported(int head_dim);
 
-/// Parses "f16", "fp8", "int8" (both sides) or "k<K>v<V>" with K in {f16,fp8,8,6,5,4,3,2} and V in {f16,fp8,8,4,3,2}
-/// (8 is int8). The error lists what is valid. An f16 K keeps its rows as they are, so its centre becomes kNone.
+/// Parses "f16", "fp8", "int8" (both sides), "k<K>v<V>" with K in {f16,fp8,8,6,5,4,3,2} and V in {f16,fp8,8,4,3,2} (8
+/// is int8), or "lr<rank>+<exact rows>[/int4|/f16][/rotated]". The error lists what is valid. An f16 K keeps its rows
+/// as they are, and a low-rank page has its anchor, so that their centre becomes kNone.
 Result<LayerFormat> parse_format(std::string_view name, Centre centre);
 /// Inverse of parse_format, the shortest name; the centre is not part of it.
 std::string format_name(const LayerFormat& format);

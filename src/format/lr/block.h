@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/half.h"
 #include "base/memory.h"
@@ -25,7 +24,7 @@ namespace varve::format {
 
 /// Page sizes that a low-rank format supports: multiples of kTileTokens in this range.
 inline constexpr int kMinBlockTokens = 64;
-inline constexpr int kMaxBlockTokens = 1024;
+inline constexpr int kMaxBlockTokens = kMaxLowRankTokens;
 /// Values that share a scale (and, in int8 and int4 rows, a zero) in an exact row; the last group may be shorter.
 inline constexpr int kRowGroup = 64;
 
@@ -42,6 +41,8 @@ Status check_block(const BlockShape& shape);
 
 /// Bytes of the block, whatever its content: what `rank` directions and `rows` exact rows take. Multiple of kCacheLine.
 size_t block_bytes(const BlockShape& shape);
+/// Of these, the codes alone: U, anchor, basis, and what the exact rows hold but their scales.
+size_t block_payload_bytes(const BlockShape& shape);
 /// Exact rows that fit beside `rank` directions (at most the shape's) in block_bytes; at most tokens - 1.
 int rows_at_rank(const BlockShape& shape, int rank);
 
@@ -72,6 +73,9 @@ BlockView view_block(const BlockShape& shape, const uint8_t* block);
 
 /// Bytes of one coded exact row of one KV head, K or V.
 size_t row_bytes(RowCodec codec, int head_dim);
+/// Encodes one exact row (a delta from the anchor), x: [head_dim]. A row with NaN or infinity, or whose scale f16
+/// cannot hold, decodes to NaN in all its dims; kF16 keeps elements as they are.
+void encode_row(RowCodec codec, int head_dim, const float* x, uint8_t* row);
 /// Decodes one exact row (a delta from the anchor) to fp32 [head_dim].
 void decode_row(RowCodec codec, int head_dim, const uint8_t* row, float* out);
 
