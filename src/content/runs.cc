@@ -6,7 +6,7 @@ namespace varve::content {
 namespace {
 
 /// The first token of the code words[i], or of the names that stand right before it.
-int owner_begin(const ContentOptions& options, const std::vector<Word>& words, size_t i, int floor) {
+int owner_begin(const ContentOptions& options, const std::vector<Word>& words, size_t i) {
   const Word& code = words[i];
   int begin = code.begin;
   size_t at = i;
@@ -18,7 +18,7 @@ int owner_begin(const ContentOptions& options, const std::vector<Word>& words, s
       --owner;
     } while (words[owner].kind == WordKind::kPlain && begin - words[owner].begin <= options.run_gap_tokens);
     const Word& word = words[owner];
-    if (word.kind != WordKind::kTitle || begin - word.end > options.run_gap_tokens || word.begin < floor ||
+    if (word.kind != WordKind::kTitle || begin - word.end > options.run_gap_tokens ||
         code.end - word.begin > options.most_run_tokens) {
       return begin;
     }
@@ -37,7 +37,7 @@ std::vector<format::TokenRun> find_runs(const ContentOptions& options, const std
     if (word.kind != WordKind::kCode) continue;
     const int floor = runs.empty() ? 0 : runs.back().end;
     // A token that two words share belongs to the run of the first.
-    int begin = std::max(owner_begin(options, words, i, floor), floor);
+    int begin = std::max(owner_begin(options, words, i), floor);
     if (begin >= word.end) continue;
     if (!runs.empty() && sentence == word.sentence && begin - floor <= options.run_gap_tokens &&
         word.end - runs.back().begin <= options.most_run_tokens) {

@@ -61,6 +61,7 @@ TEST(Runs, NeverCrossTheEndOfASentenceOrLine) {
   EXPECT_EQ(runs(" 12|,| 34"), Texts{" 12, 34"});
   // One token on both sides of the end of a line: it belongs to the first.
   EXPECT_EQ(runs(" 1|2\n3|4| x"), (Texts{" 12\n3", "4"}));
+  EXPECT_EQ(runs(" 1\n2| 3| x"), (Texts{" 1\n2", " 3"}));
 }
 
 TEST(Runs, LongOnesAreCutBetweenWords) {

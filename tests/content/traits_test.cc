@@ -149,35 +149,12 @@ TEST(Boosts, HostileTexts) {
 
 /// Text that has everything in it, cut into tokens without regard for characters.
 std::string random_text(std::mt19937& random, size_t bytes) {
-  static const std::vector<std::string> pieces = {" the",
-                                                  " of",
-                                                  " and",
-                                                  " Maria",
-                                                  "Falcon-9427",
-                                                  "\n",
-                                                  ". ",
-                                                  " snake_case",
-                                                  " 3.14",
-                                                  " Москва",
-                                                  "東京",
-                                                  "で",
-                                                  "１２",
-                                                  "é",
-                                                  " Theorem 3.",
-                                                  " $$",
-                                                  "\xFF",
-                                                  " NASA",
-                                                  " getValue()",
-                                                  "\xF0\x9F\x98\x80",
-                                                  " long",
-                                                  "word",
-                                                  "another",
-                                                  "wordthatgoeson",
-                                                  "---",
-                                                  "_",
-                                                  "-",
-                                                  " ",
-                                                  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  static const std::vector<std::string> pieces = {
+      " the", " of", " and", " Maria", "Falcon-9427", "\n", ". ", " snake_case", " 3.14", " Москва", "東京", "で",
+      "１２", "é", " Theorem 3.", " $$", "\xFF", " NASA", " getValue()", "\xF0\x9F\x98\x80", " long", "word", "another",
+      "wordthatgoeson", "---", "_", "-", " ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+      // Read from the edge of a page, parts of the first three are words that make the others no names.
+      " aaaaaaa", " aaé", "éaaa ", ". Aa ", ". Aaa ", ". Aaaa ", ". Aaaaa "};
   std::string out;
   while (out.size() < bytes) out += pieces[random() % pieces.size()];
   return out;
