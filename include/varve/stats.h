@@ -50,6 +50,11 @@ struct LowRankStats {
   uint64_t exact_rows = 0, exact_rows_of_runs = 0;
   uint64_t runs_left_out = 0;  ///< whole runs that did not fit a block's rows
   uint64_t rows_lost = 0;      ///< with NaN or infinity
+
+  double mean(uint64_t sum) const { return blocks ? double(sum) / double(blocks) : 0.0; }
+  double mean_retained_energy() const { return blocks ? retained_energy / double(blocks) : 0.0; }
+  /// One layer, one thread.
+  double tokens_per_s() const { return seconds > 0 ? double(tokens) / seconds : 0.0; }
 };
 
 struct EngineStats {

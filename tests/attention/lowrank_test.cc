@@ -46,7 +46,10 @@ TEST_P(LowRankAttention, Formats) {
         spec.tiers = {{format_of("int8", Centre::kPost)}, {format_of(std::string(ranks) + rows_in + frame)}};
         spec.q_heads = 6;
         spec.kv_heads = 2;
-        for (const int rows : {1, 70}) check(spec, {1}, 600 + static_cast<int>(seed) % 64, rows, ++seed);
+        for (const int rows : {1, 70}) {
+            ++seed;
+            check(spec, {1}, 600 + static_cast<int>(seed) % 64, rows, seed);
+          }
       }
     }
   }
@@ -99,6 +102,70 @@ TEST_P(LowRankAttention, MixedPagesAndLayers) {
   spec.kv_heads = 3;
   uint32_t seed = 50;
   for (const int rows : {1, 4, 5, 130}) check(spec, {1, 0, 2, 1, 3, 3}, (slow() ? 900 : 2300) + rows, rows, ++seed);
+}
+
+// A NaN row is kept exact: it reaches the rows that attend to it, in its KV head, and no other.
+TEST_P(LowRankAttention, NanStaysWithThoseWhoAttend) {
+  const auto check_poison = [&](const char* name, int window, bool key, int poisoned, int past, int rows) {
+    ClassSpec spec;
+    spec.tiers = {{format_of("int8")}, {format_of(name)}};
+    spec.q_heads = 4;
+    spec.kv_heads = 2;
+    spec.page_tokens = 64;
+    spec.window = window;
+    const TestClass cls(spec);
+    TestSequence sequence(cls, past + rows, 3, 1.0f);
+    std::vector<float>& side = key ? sequence.rows(0).k : sequence.rows(0).v;
+    side[static_cast<size_t>(poisoned) * 2 * 64 + 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+    sequence.fill(past, {1});
+    ClassAttention attention(cls.geometry(), *GetParam(), 1);
+    const StepOutput output = run_step(attention, {{&sequence, past, rows}}, 1);
+    for (int r = 0; r < rows; ++r) {
+      const bool attended = poisoned <= past + r && (window == 0 || poisoned > past + r - window);
+      for (int h = 0; h < 4; ++h) {
+        const float* out = output[0].data() + (r * 4 + h) * 64;
+        const bool nan = std::any_of(out, out + 64, [](float x) { return std::isnan(x); });
+        const bool clean = std::all_of(out, out + 64, [](float x) { return std::isfinite(x); });
+        EXPECT_TRUE(attended && h >= 2 ? nan : clean)
+            << name << (key ? " K" : " V") << " of position " << poisoned << " window " << window << " past " << past
+            << " row " << r << " of " << rows << " head " << h;
+      }
+    }
+  };
+  for (const char* name : {"lr8+8", "lr8+8/rotated", "lr4+6/f16"}) {
+    for (const bool key : {true, false}) {
+      for (const int rows : {1, 4, 40}) {
+        check_poison(name, 0, key, 100, 700, rows);
+        check_poison(name, 128, key, 700 - 128 + rows / 2, 700, rows);  // leaves the window on the way
+        check_poison(name, 150, key, 545, 700, rows);                   // in the first page of the window, unseen
+        check_poison(name, 128, key, 20, 700, rows);                    // nobody sees it
+        check_poison(name, 0, key, 2, 700, rows);                       // a sink: exact in the strip, NaN there too
+      }
+    }
+  }
+}
+
+// A block without directions is its anchor and its exact rows.
+TEST_P(LowRankAttention, EqualRowsHaveNoDirections) {
+  for (const char* name : {"lr8+8/rotated", "lr8+0/rotated"}) {
+    ClassSpec spec;
+    spec.tiers = {{format_of("int8")}, {format_of(name)}};
+    spec.page_tokens = 128;
+    const TestClass cls(spec);
+    for (const int rows : {1, 20}) {
+      TestSequence sequence(cls, 500 + rows, 9);
+      for (std::vector<float>* side : {&sequence.rows(0).k, &sequence.rows(0).v}) {
+        for (size_t i = 64; i < 500 * 64; ++i) (*side)[i] = (*side)[i % 64];
+      }
+      sequence.fill(500, {1});
+      const format::BlockShape shape = format::block_shape(cls.layers()[0], spec.tiers[1][0], 128);
+      ASSERT_EQ(format::view_block(shape, sequence.page(1) + cls.slot(1).layers[0].offset).rank, 0);
+      ClassAttention attention(cls.geometry(), *GetParam(), 1);
+      const Part part{&sequence, 500, rows};
+      const StepOutput output = run_step(attention, {part}, 1);
+      EXPECT_LE(worst_error(output, part, 0, sample_rows(500, rows, 1)), kBound) << name << " " << rows;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, LowRankAttention, testing::ValuesIn(kernels::available()),
