@@ -35,12 +35,18 @@ struct Planes {
 };
 constexpr Planes planes(int bits) {
   switch (bits) {
-    case 8: return {{8, 0}};
-    case 6: return {{4, 2}};
-    case 5: return {{4, 1}};
-    case 4: return {{4, 0}};
-    case 3: return {{2, 1}};
-    default: return {{2, 0}};
+    case 8:
+      return {{8, 0}};
+    case 6:
+      return {{4, 2}};
+    case 5:
+      return {{4, 1}};
+    case 4:
+      return {{4, 0}};
+    case 3:
+      return {{2, 1}};
+    default:
+      return {{2, 0}};
   }
 }
 
