@@ -23,11 +23,6 @@ struct ContentOptions {
   /// Rank-Boosting.
   double rank_boost = 1.5;
   double numeric_share = 0.05;  ///< least share of tokens with digits that makes a page numeric data. Ours
-  /// Runs that the question asks for come before all others. Off: what a page keeps must not depend on who asks, since
-  /// pages are shared between sessions and later questions differ.
-  bool asked = false;
-  int asked_tokens = 64;  ///< without a question's span, the last so many tokens of the prompt stand in
-
   bool operator==(const ContentOptions&) const = default;
 };
 

@@ -21,10 +21,8 @@ constexpr size_t kChunkTokens = 1024;
 
 }  // namespace
 
-Question::Question(const ContentOptions& options, std::span<const Token> prompt, std::span<const Token> question) {
-  if (question.empty()) {
-    question = prompt.last(std::min(prompt.size(), static_cast<size_t>(std::max(options.asked_tokens, 0))));
-  }
+Question::Question(std::span<const Token> prompt, std::span<const Token> question) {
+  if (question.empty()) question = prompt.last(std::min(prompt.size(), kAskedTokens));
   for (const Term& term : read_words(question, false).terms) terms_.insert(term.hash);
 }
 
@@ -144,7 +142,7 @@ format::TokenTraits Reader::page(std::span<const Token> tokens, const Question* 
   for (const Kept& kept : context) window.push_back({kept.id, kept.text});
   window.insert(window.end(), tokens.begin(), tokens.end());
   for (format::TokenRun run : find_runs(options_, words.words)) {
-    run.asked = options_.asked && question != nullptr && asks_for(*question, words, run, window);
+    run.asked = question != nullptr && asks_for(*question, words, run, window);
     run.begin = std::max(run.begin - page_begin, 0);
     run.end = std::min(run.end - page_begin, page_tokens);
     if (run.begin < run.end) traits.runs.push_back(run);

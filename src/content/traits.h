@@ -16,11 +16,15 @@
 
 namespace varve::content {
 
-/// What a prompt asks about, as the words of its question.
+/// Tokens at the end of a prompt that stand in for a question that nobody points out.
+inline constexpr size_t kAskedTokens = 64;
+
+/// What a prompt asks about, as the words of its question. A choice of the caller, page by page: what is kept then
+/// depends on who asks first, so pages that sessions share must be read without.
 class Question {
  public:
-  /// `question`, or when that is empty the last options.asked_tokens of `prompt`.
-  Question(const ContentOptions& options, std::span<const Token> prompt, std::span<const Token> question);
+  /// `question`, or when that is empty the last kAskedTokens of `prompt`.
+  Question(std::span<const Token> prompt, std::span<const Token> question);
   bool asks_for(const Term& term) const { return terms_.contains(term.hash); }
 
  private:
@@ -34,7 +38,7 @@ class Reader {
 
   /// Tokens that come next, but whose traits nobody needs.
   void skip(std::span<const Token> tokens);
-  /// Traits of the tokens that come next, as one page. `question` counts only with options.asked; null: no question.
+  /// Traits of the tokens that come next, as one page. With a question, the runs that it asks for are marked.
   format::TokenTraits page(std::span<const Token> tokens, const Question* question = nullptr);
 
  private:

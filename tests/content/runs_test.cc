@@ -138,45 +138,38 @@ TEST(Runs, OwnersBeforeThePageAreKnown) {
 TEST(Asked, RunsOfTheQuestionsSentencesComeFirst) {
   Tokens text("the| road| and| the| town| and| the| road|.\n", 30);
   text += Tokens("the| locker| of| Maria| has| the| number| 4|7|1|1|.\n|the| bicycle| has| the| number| 8|2|.");
-  const auto question_of = [](const std::string& marked, ContentOptions options) {
-    const Tokens words(marked);
+  const auto asked = [&](const std::string& question_text) {
+    const Tokens words(question_text);
     const auto all = words.all();
-    return Question(options, {}, all);
-  };
-  ContentOptions on;
-  on.asked = true;
-  const auto asked = [&](const ContentOptions& options, const Question& question) {
+    const Question question({}, all);
     std::vector<bool> out;
-    for (const format::TokenRun& run : traits_of(text, 0, options, &question).runs) out.push_back(run.asked);
+    for (const format::TokenRun& run : traits_of(text, 0, {}, &question).runs) out.push_back(run.asked);
     return out;
   };
-  EXPECT_EQ(asked(on, question_of(" what| is| Maria|'s| code|?", on)), (std::vector<bool>{true, false}));
-  EXPECT_EQ(asked(on, question_of(" the| BICY|CLE| and| its| plate|?", on)), (std::vector<bool>{false, true}));
-  EXPECT_EQ(asked(on, question_of(" the| road| and| the| town|?", on)), (std::vector<bool>{false, false}))
+  EXPECT_EQ(asked(" what| is| Maria|'s| code|?"), (std::vector<bool>{true, false}));
+  EXPECT_EQ(asked(" the| BICY|CLE| and| its| plate|?"), (std::vector<bool>{false, true}));
+  EXPECT_EQ(asked(" the| road| and| the| town|?"), (std::vector<bool>{false, false}))
       << "words that are everywhere tell nothing";
-  EXPECT_EQ(asked({}, question_of(" what| is| Maria|'s| code|?", {})), (std::vector<bool>{false, false}))
-      << "off unless asked for";
+  for (const format::TokenRun& run : traits_of(text).runs) EXPECT_FALSE(run.asked) << "unless a question is given";
 }
 
 TEST(Asked, WithoutAQuestionTheEndOfThePromptStandsIn) {
-  ContentOptions options;
-  options.asked = true;
-  options.asked_tokens = 3;
-  const Tokens prompt(" first| Maria| then| some| other| bicycle| now");
+  Tokens prompt(" first| Maria| then");
+  prompt += Tokens(" some", static_cast<int>(kAskedTokens) - 2);
+  prompt += Tokens(" bicycle| now");
   const auto all = prompt.all();
-  const Question question(options, all, {});
-  const auto asks = [&](const std::string& word) {
-    const Tokens tokens(word);
-    return question.asks_for(read_words(tokens.all(), false).terms.at(0));
+  const auto asks = [](const Question& question, const std::string& word) {
+    return question.asks_for(read_words(Tokens(word).all(), false).terms.at(0));
   };
-  EXPECT_TRUE(asks("Bicycle"));
-  EXPECT_TRUE(asks("now"));
-  EXPECT_FALSE(asks("Maria")) << "earlier than the last three tokens";
+  const Question last(all, {});
+  EXPECT_TRUE(asks(last, "Bicycle"));
+  EXPECT_TRUE(asks(last, "now"));
+  EXPECT_FALSE(asks(last, "then")) << "one token too early";
   const Tokens span(" Maria|?");
   const auto span_all = span.all();
-  const Question given(options, all, span_all);
-  EXPECT_TRUE(given.asks_for(read_words(Tokens("maria").all(), false).terms.at(0)));
-  EXPECT_FALSE(given.asks_for(read_words(Tokens("now").all(), false).terms.at(0)));
+  const Question given(all, span_all);
+  EXPECT_TRUE(asks(given, "maria"));
+  EXPECT_FALSE(asks(given, "now"));
 }
 
 }  // namespace
