@@ -55,6 +55,15 @@ Transition to_public(const cache::TransitionEvent& e, int window) {
 format::EncodeOptions encode_options(const Profile& profile) {
   format::EncodeOptions options;
   options.inner_product_norm = profile.inner_product_norm;
+  const LowRankPages& p = profile.low_rank;
+  options.low_rank = {.energy = p.energy,
+                      .least_rank = p.least_rank,
+                      .seed = p.seed,
+                      .oversample = p.oversample,
+                      .power_iterations = p.power_iterations,
+                      .coverage_bonus = static_cast<float>(p.coverage_bonus),
+                      .edge_bonus = static_cast<float>(p.edge_bonus),
+                      .selection = content_digest(p.content)};
   return options;
 }
 
@@ -88,7 +97,7 @@ Lifecycle::Lifecycle(const Parts& parts, const Profile& profile)
       encode_(encode_options(profile)),
       convert_tokens_per_step_(profile.convert_tokens_per_step) {
   for (const ClassPlan& c : plan_.classes) plan_class(c, profile);
-  if (max_rank_ > 0) traits_ = std::make_unique<PageTraits>(parts.model, ContentOptions{}, parts.tokens_of);
+  if (max_rank_ > 0) traits_ = std::make_unique<PageTraits>(parts.model, profile.low_rank.content, parts.tokens_of);
 }
 
 void Lifecycle::plan_class(const ClassPlan& c, const Profile& profile) {

@@ -1,8 +1,32 @@
 #include "engine/page_traits.h"
 
+#include <xxhash.h>
+
+#include <array>
+#include <bit>
+
 #include "model/text.h"
 
 namespace varve::engine {
+
+uint64_t content_digest(const ContentOptions& options) {
+  // Names every member: one more does not compile.
+  const auto& [on, rarity_weight, least_idf, digit_boost, owner_boost, rare_boost, rare_count, run_gap_tokens,
+               most_run_tokens, rank_boost, numeric_share] = options;
+  const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
+  const std::array words = {uint64_t{on},
+                            bits(rarity_weight),
+                            bits(least_idf),
+                            bits(digit_boost),
+                            bits(owner_boost),
+                            bits(rare_boost),
+                            static_cast<uint64_t>(rare_count),
+                            static_cast<uint64_t>(run_gap_tokens),
+                            static_cast<uint64_t>(most_run_tokens),
+                            bits(rank_boost),
+                            bits(numeric_share)};
+  return XXH64(words.data(), sizeof(words), 1);
+}
 
 std::vector<content::Token> PageTraits::texts(std::span<const int32_t> tokens) {
   std::vector<content::Token> out;

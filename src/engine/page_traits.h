@@ -18,6 +18,9 @@ namespace varve::engine {
 /// Settled tokens of a session; empty when there is none of that id.
 using TokensOf = std::function<std::span<const int32_t>(cache::SequenceId)>;
 
+/// Of all that decides what a text's traits are.
+uint64_t content_digest(const ContentOptions& options);
+
 class PageTraits {
  public:
   /// `model` and what tokens_of reads outlive the object.

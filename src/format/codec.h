@@ -71,6 +71,8 @@ struct LowRankOptions {
   float coverage_bonus = 0.25f;
   /// Of a row's error: by how much more it counts where the directions make its key the same as the one before it.
   float edge_bonus = 0.25f;
+  /// Digest of what else decides which rows are exact (content/traits.h); 0: nothing.
+  uint64_t selection = 0;
   bool operator==(const LowRankOptions&) const = default;
 };
 

@@ -49,7 +49,7 @@ void add_low_rank(const LowRank& format, const LowRankOptions& options, std::vec
        static_cast<uint64_t>(format.rotated), std::bit_cast<uint64_t>(options.energy),
        static_cast<uint64_t>(options.least_rank), options.seed, static_cast<uint64_t>(options.oversample),
        static_cast<uint64_t>(options.power_iterations), uint64_t{std::bit_cast<uint32_t>(options.coverage_bonus)},
-       uint64_t{std::bit_cast<uint32_t>(options.edge_bonus)}});
+       uint64_t{std::bit_cast<uint32_t>(options.edge_bonus)}, options.selection});
 }
 
 }  // namespace

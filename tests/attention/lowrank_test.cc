@@ -47,9 +47,9 @@ TEST_P(LowRankAttention, Formats) {
         spec.q_heads = 6;
         spec.kv_heads = 2;
         for (const int rows : {1, 70}) {
-            ++seed;
-            check(spec, {1}, 600 + static_cast<int>(seed) % 64, rows, seed);
-          }
+          ++seed;
+          check(spec, {1}, 600 + static_cast<int>(seed) % 64, rows, seed);
+        }
       }
     }
   }
