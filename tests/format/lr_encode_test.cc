@@ -32,7 +32,7 @@ TEST(LrEncode, APageOfFewDirectionsIsKeptToItsCodes) {
   for (const int head_dim : kHeadDims) {
     for (const int kv_heads : {1, 3}) {
       const BlockShape shape{256, kv_heads, head_dim, {.rank = 16, .rows = 8}};
-      const LrRows rows = lr_page(shape, 11, 6, 0);  // 12 directions of keys and values, and the anchor's offset
+      const LrRows rows = lr_page(shape, 11, 6, 0);  // 12 directions of keys and values
       const LrBlock block = lr_encode(shape, rows, plain_options());
       const LrRows decoded = block.decode();
       EXPECT_LT(side_error(rows.k, decoded.k), 5e-3) << head_dim << " heads " << kv_heads;
@@ -142,7 +142,7 @@ TEST(LrEncode, RowsAreChosenByTheErrorOfWhatIsStored) {
 
 TEST(LrEncode, AScalePerDirectionBeatsOnePerBlock) {
   const BlockShape shape{256, 2, 64, {.rank = 24, .rows = 0}};
-  const LrRows rows = lr_page(shape, 51, 11, 0);  // 23 directions
+  const LrRows rows = lr_page(shape, 51, 11, 0);  // 22 directions
   const LrBlock block = lr_encode(shape, rows, plain_options());
   const LrRows decoded = block.decode();
   // The same block with one scale: U as stored, rounded again to steps of the longest direction.
@@ -437,7 +437,7 @@ TEST(LrEncode, AValueThatTheBalanceBlowsUpStaysFinite) {
 
 TEST(LrEncode, RowsThatTheirCodesWouldLoseMoreOfStayLowRank) {
   // Directions hold the page better than four bits hold a row, but for the one row that they do not hold.
-  const BlockShape shape{256, 2, 64, {.rank = 13, .rows = 30, .row_codec = RowCodec::kInt4}};
+  const BlockShape shape{256, 2, 64, {.rank = 12, .rows = 30, .row_codec = RowCodec::kInt4}};
   LrRows rows = lr_page(shape, 191, 6, 0.01f);
   const auto odd = gaussian(128, 5);
   for (size_t d = 0; d < 128; ++d) rows.k[200 * 128 + d] += odd[d];
