@@ -32,9 +32,9 @@ TEST(DraftLength, ATextThatBecomesPredictableIsNoticed) {
     if (const int n = length.next(); n > 0) length.verified(n, 0);
   }
   int steps = 0;
-  while (length.next() < 4 && steps < 100) {
-    ++steps;
-    if (const int n = length.next(); n > 0) length.verified(n, n);
+  for (int n = 0; n < 4 && steps < 100; ++steps) {
+    n = length.next();
+    if (n > 0) length.verified(n, n);
   }
   EXPECT_LE(steps, DraftLength::kLongestPause + 24);
 }
@@ -42,7 +42,7 @@ TEST(DraftLength, ATextThatBecomesPredictableIsNoticed) {
 TEST(DraftLength, DraftsPayForTheirRowsOrAreNotMade) {
   for (const double cost : {0.1, 0.4, 0.8}) {
     for (const double right : {0.05, 0.3, 0.6, 0.9}) {
-      SCOPED_TRACE(testing::Message() << cost << " " << right);
+      SCOPED_TRACE(::testing::Message() << cost << " " << right);
       DraftLength length(15, cost);
       double tokens = 0, time = 0;
       uint32_t state = 1;
