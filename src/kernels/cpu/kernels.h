@@ -93,6 +93,9 @@ struct Kernels {
   /// Round to nearest even, as base/half.h.
   void (*f32_to_f16)(const float* src, uint16_t* dst, size_t n);
   void (*f16_to_f32)(const uint16_t* src, float* dst, size_t n);
+  void (*i8_to_f32)(const int8_t* src, float* dst, size_t n);
+  /// Turns n pairs (x[t], y[t]) by the angle a + b[t], given cos and sin of a (c0, s0) and of each b (c, s).
+  void (*turn)(float* x, float* y, int n, float c0, float s0, const float* c, const float* s);
 };
 
 /// Every table this machine can run, best first; the last is always "generic", the scalar reference.

@@ -209,6 +209,19 @@ void f16_to_f32(const uint16_t* src, float* dst, size_t n) {
   for (size_t i = 0; i < n; ++i) dst[i] = half_to_float(src[i]);
 }
 
+void i8_to_f32(const int8_t* src, float* dst, size_t n) {
+  for (size_t i = 0; i < n; ++i) dst[i] = static_cast<float>(src[i]);
+}
+
+void turn(float* x, float* y, int n, float c0, float s0, const float* c, const float* s) {
+  for (int t = 0; t < n; ++t) {
+    const float cosine = c0 * c[t] - s0 * s[t], sine = s0 * c[t] + c0 * s[t];
+    const float turned = x[t] * cosine - y[t] * sine;
+    y[t] = x[t] * sine + y[t] * cosine;
+    x[t] = turned;
+  }
+}
+
 Kernels make_table() {
   Kernels table = {};
   table.name = "generic";
@@ -235,6 +248,8 @@ Kernels make_table() {
   table.transpose = transpose;
   table.f32_to_f16 = f32_to_f16;
   table.f16_to_f32 = f16_to_f32;
+  table.i8_to_f32 = i8_to_f32;
+  table.turn = turn;
   return table;
 }
 

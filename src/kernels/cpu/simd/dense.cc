@@ -143,6 +143,32 @@ void f16_to_f32(const uint16_t* src, float* dst, size_t n) {
   for (; i < n; ++i) dst[i] = half_to_float(src[i]);
 }
 
+void i8_to_f32(const int8_t* src, float* dst, size_t n) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(load_bytes(src + i), DF(), dst + i);
+  for (; i < n; ++i) dst[i] = static_cast<float>(src[i]);
+}
+
+void turn(float* x, float* y, int n, float c0, float s0, const float* c, const float* s) {
+  const DF df;
+  const VF cos_a = hn::Set(df, c0), sin_a = hn::Set(df, s0);
+  int t = 0;
+  for (; t + kLanes <= n; t += kLanes) {
+    const VF cos_b = hn::LoadU(df, c + t), sin_b = hn::LoadU(df, s + t);
+    const VF cosine = hn::NegMulAdd(sin_a, sin_b, hn::Mul(cos_a, cos_b));
+    const VF sine = hn::MulAdd(sin_a, cos_b, hn::Mul(cos_a, sin_b));
+    const VF from_x = hn::LoadU(df, x + t), from_y = hn::LoadU(df, y + t);
+    hn::StoreU(hn::NegMulAdd(from_y, sine, hn::Mul(from_x, cosine)), df, x + t);
+    hn::StoreU(hn::MulAdd(from_x, sine, hn::Mul(from_y, cosine)), df, y + t);
+  }
+  for (; t < n; ++t) {
+    const float cosine = c0 * c[t] - s0 * s[t], sine = s0 * c[t] + c0 * s[t];
+    const float turned = x[t] * cosine - y[t] * sine;
+    y[t] = x[t] * sine + y[t] * cosine;
+    x[t] = turned;
+  }
+}
+
 }  // namespace
 
 void fill_dense(Kernels& table) {
@@ -152,6 +178,8 @@ void fill_dense(Kernels& table) {
   table.max = max;
   table.f32_to_f16 = f32_to_f16;
   table.f16_to_f32 = f16_to_f32;
+  table.i8_to_f32 = i8_to_f32;
+  table.turn = turn;
 }
 
 }  // namespace varve::kernels::HWY_NAMESPACE
