@@ -344,7 +344,7 @@ Status check_low_rank(const LowRankPages& p) {
                 {"low_rank.power_iterations", p.power_iterations, 0, 16},
                 {"low_rank.content.rare_count", c.rare_count, 0, 1 << 30},
                 {"low_rank.content.run_gap_tokens", c.run_gap_tokens, 0, 32},
-                {"low_rank.content.most_run_tokens", c.most_run_tokens, 0, 32}};
+                {"low_rank.content.most_run_tokens", c.most_run_tokens, 0, 64}};
   for (const auto& count : counts) {
     if (Status status = check_range(count.what, count.value, count.low, count.high); !status.ok()) return status;
   }

@@ -176,7 +176,7 @@ TEST(Profile, EveryLowRankKeyIsCheckedForTypeAndRange) {
     refused(std::string("{\"") + whole + "\": 1.5}", "must be a whole number");
   }
   refused(R"({"content": {"on": 1}})", "true or false");
-  refused(R"({"content": {"most_run_tokens": 33}})", "must be 0 to 32");
+  refused(R"({"content": {"most_run_tokens": 65}})", "must be 0 to 64");
 }
 
 TEST(Profile, TheLowRankBlockIsWrittenReadAndDigestedWhereItMatters) {
