@@ -240,8 +240,7 @@ Status run_calibrate(const CalibrateCommand& command) {
   const auto calibration = eval::calibrate(*model, passages, held_out->front().tokens, options);
   progress.reset();
   if (!calibration.ok()) return calibration.status();
-  const auto profile =
-      eval::recorded_profile(*calibration, options, info.name, identities, held_out->front().identity);
+  const auto profile = eval::recorded_profile(*calibration, options, info.name, identities, held_out->front().identity);
   if (!profile.ok()) return profile.status();
   const std::string json = profile->to_json();
   if (Status s = write_profile(out, json); !s.ok()) return s;

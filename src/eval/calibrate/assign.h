@@ -7,8 +7,8 @@
 
 namespace varve::eval {
 
-/// KL is quadratic in a small perturbation: one layer's costs are a sensitivity times the codecs' squared errors. What a
-/// layer's own passages say of it (the mean of KL by error over codecs and passages) is joined by what the same codec
+/// KL is quadratic in a small perturbation: one layer's costs are a sensitivity times the codecs' squared errors. What
+/// a layer's own passages say of it (the mean of KL by error over codecs and passages) is joined by what the same codec
 /// costs the average layer, which weighs as much as `prior_passages` of them: the posterior mean of a scale, of which
 /// each passage is a draw. Layers with one format and layers with two have an average each. No codec comes out cheaper
 /// than a finer one.

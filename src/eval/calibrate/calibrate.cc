@@ -397,8 +397,7 @@ Status Calibrator::check_held_out(std::span<const int32_t> held_out) {
   return {};
 }
 
-Result<Calibration> Calibrator::run(std::span<const std::vector<int32_t>> passages,
-                                    std::span<const int32_t> held_out) {
+Result<Calibration> Calibrator::run(std::span<const std::vector<int32_t>> passages, std::span<const int32_t> held_out) {
   const double start = now_s();
   const auto layers = static_cast<int64_t>(info_.kv_layers.size());
   const auto arms = static_cast<int64_t>(options_.measured_k.size() + options_.measured_v.size()) * layers +

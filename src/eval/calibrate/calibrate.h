@@ -38,9 +38,9 @@ struct CalibrateOptions {
   /// How many passages the layers' mean weighs in a layer's sensitivity: what a layer costs differs by passage up to a
   /// hundred times, and the layer that looks cheapest has had the luckiest passages.
   double prior_passages = 1;
-  int length_tokens = 8192;    ///< session length that the bytes are counted for
-  double budget_ratio = 3.63;  ///< physical bytes at most dense bytes / this; 0: max_kl decides
-  double max_kl = 0;           ///< mean KL over the passages, the whole profile measured
+  int length_tokens = 8192;                       ///< session length that the bytes are counted for
+  double budget_ratio = 3.63;                     ///< physical bytes at most dense bytes / this; 0: max_kl decides
+  double max_kl = 0;                              ///< mean KL over the passages, the whole profile measured
   std::vector<uint64_t> check_seeds = {1, 2, 3};  ///< rotation seeds of the check
   int check_tokens = 1536;                        ///< of the held-out text, read over the arm's own pages
   int threads = 0;
@@ -51,8 +51,8 @@ struct CalibrateOptions {
 
 struct CodecCost {
   std::string codec;
-  double kl = 0;           ///< what the codec in this layer alone costs, nats a token: sensitivity times error
-  double error = 0;        ///< mean squared error of a row
+  double kl = 0;     ///< what the codec in this layer alone costs, nats a token: sensitivity times error
+  double error = 0;  ///< mean squared error of a row
   /// By an arm of its own on each passage; empty when the codec was not measured.
   std::vector<double> kl_by_passage;
   double same_top = 1;  ///< by those arms
