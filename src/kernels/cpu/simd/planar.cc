@@ -36,6 +36,10 @@ constexpr int pass_vectors() {
 HWY_INLINE VI32 add_pairs(hn::Vec<DI16> a, hn::Vec<DI16> b, VI32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
   return VI32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  // In assembly, because GCC 12 regroups such sums, and then copies and spills the accumulators in the inner loop.
+  asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(_mm256_madd_epi16(a.raw, b.raw)));
+  return sum;
 #else
   VI32 unused = hn::Zero(DI32());
   return hn::ReorderWidenMulAccumulate(DI32(), a, b, sum, unused);
