@@ -18,7 +18,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     head_dim = std::max(head_dim, static_cast<size_t>(layer.head.head_dim));
     item_rows = std::max(item_rows, static_cast<size_t>(rows));
     if (layer.head.rotary != nullptr) {
-      terms = std::max(terms, static_cast<size_t>(2 * layer.head.rotary->pairs() + 1));
+      terms = std::max(terms, static_cast<size_t>(kernels::curve_term_floats(layer.head.rotary->pairs())));
     }
   }
   new_layer();
@@ -39,7 +39,6 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     scores = c.take<float>(segments * heads * kTileTokens);
     offsets = c.take<float>(segments * heads);
     page_terms = c.take<float>(heads * terms);
-    curve = c.take<float>(group * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);
   });

@@ -64,7 +64,6 @@ class ThreadScratch {
   float* scores = nullptr;       ///< [segments of a cut][heads][kTileTokens]
   float* offsets = nullptr;      ///< [segments][heads]: to be added to the scores
   float* page_terms = nullptr;   ///< [heads][terms of the centre curve]
-  float* curve = nullptr;        ///< [group][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]
   float* tile_centre = nullptr;  ///< [head_dim]
   // Decoded tiles.
