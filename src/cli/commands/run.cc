@@ -13,6 +13,7 @@
 #include "cli/documents.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/paths.h"
 #include "cli/prefill.h"
 #include "cli/run_report.h"
 #include "cli/sampling_options.h"
@@ -197,7 +198,12 @@ Status publish(const RunOptions& options, const nlohmann::ordered_json& document
 
 Status run_all(const RunOptions& options) {
   catch_interrupts();
-  for (const std::string& file : {options.summary, options.model.trace}) {
+  const std::vector<std::string> outputs = {options.summary, options.model.trace};
+  std::vector<std::string> inputs = options.files;
+  inputs.insert(inputs.end(), options.anchors.begin(), options.anchors.end());
+  inputs.push_back(options.questions);
+  if (Status s = check_distinct(outputs, inputs); !s.ok()) return s;
+  for (const std::string& file : outputs) {
     if (Status s = check_writable(file); !s.ok()) return s;
   }
   int from_stdin = options.questions == "-" ? 1 : 0;
