@@ -132,6 +132,7 @@ class DecodeItem {
     const HeadView head = step_.head(unit(u).sequence, unit(u).kv_head);
     sink_tokens_ = head.sink_tokens;
     for (int tile = begin / kTileTokens * kTileTokens; tile < end; tile += kTileTokens) {
+      if (!step_.attends(unit(u), tile)) continue;
       int first = std::max(begin - tile, 0);
       const int last = std::min(end - tile, kTileTokens);
       const int sinks = head.sinks_in_tile(tile);

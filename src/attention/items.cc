@@ -42,7 +42,7 @@ bool fit(AlignedBuffer* buffer, const Carve& carve) {
 
 }  // namespace
 
-bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads) {
+bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads) {
   size_t group = 0, head_dim = 0, terms = 0, item_rows = 0;
   for (const format::LayerGeometry& layer : layers) {
     const int rows = prefill_block_rows(layer.group()) * layer.group();
@@ -54,7 +54,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     }
   }
   new_layer();
-  const size_t heads = std::max(group, static_cast<size_t>(joint_heads));
+  const size_t heads = std::max(group, static_cast<size_t>(item_heads));
   const size_t tile = kTileTokens * head_dim;
   const size_t segments = kDecodeCutTokens / kTileTokens + 1;
   bool ok = fit(&work_, [&](Carver& c) {
@@ -71,7 +71,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     scores = c.take<float>(segments * heads * kTileTokens);
     offsets = c.take<float>(segments * heads);
     page_terms = c.take<float>(heads * terms);
-    curve = c.take<float>(group * (terms + kTileTokens));
+    curve = c.take<float>(heads * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);
   });
