@@ -166,6 +166,16 @@ void each_scoring_field(S& s, const Fn& fn) {
   fn("recompute_tokens_per_step", s.recompute_tokens_per_step);
 }
 
+template <typename R, typename Fn>
+void each_router_field(R& r, const Fn& fn) {
+  fn("pages", r.pages);
+  fn("from_tokens", r.from_tokens);
+  fn("window_tokens", r.window_tokens);
+  fn("reroute_steps", r.reroute_steps);
+  fn("prefill", r.prefill);
+  fn("question_tokens", r.question_tokens);
+}
+
 Status check_formats(const TierFormats& f, bool complete, const std::string& where) {
   if (complete && f.recent.empty()) return invalid_argument("profile: " + where + " names no format for \"recent\"");
   const auto centre = format::parse_centre(f.centre.empty() || f.centre == "auto" ? "none" : f.centre);
@@ -231,6 +241,21 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
     if (s.restore == known) return {};
   }
   return invalid_argument("profile: scoring.restore is \"" + s.restore + "\" (known: recompute, host, disk, none)");
+}
+
+Status check_router(const Routing& r) {
+  const struct {
+    const char* what;
+    long long value, low, high;
+  } counts[] = {{"router.pages", r.pages, 0, 1 << 20},
+                {"router.from_tokens", r.from_tokens, 0, 1 << 30},
+                {"router.window_tokens", r.window_tokens, 1, 1 << 30},
+                {"router.reroute_steps", r.reroute_steps, 1, 1 << 20},
+                {"router.question_tokens", r.question_tokens, 0, 8192}};
+  for (const auto& c : counts) {
+    if (Status status = check_range(c.what, c.value, c.low, c.high); !status.ok()) return status;
+  }
+  return {};
 }
 
 }  // namespace
@@ -301,6 +326,7 @@ Result<Profile> Profile::from_json(std::string_view text) {
   reader.read("inner_product_norm", p.inner_product_norm);
   reader.read("convert_tokens_per_step", p.convert_tokens_per_step);
   const Json* scoring = reader.child("scoring", false);
+  const Json* router = reader.child("router", false);
   const Json* tiers = reader.child("tiers", false);
   const Json* layers = reader.child("layers", true);
   const Json* calibration = reader.child("calibration", false);
@@ -312,6 +338,11 @@ Result<Profile> Profile::from_json(std::string_view text) {
   if (scoring != nullptr) {
     Reader entry(*scoring, "\"scoring\"");
     each_scoring_field(p.scoring, [&](const char* key, auto& value) { entry.read(key, value); });
+    if (Status s = entry.finish(); !s.ok()) return s;
+  }
+  if (router != nullptr) {
+    Reader entry(*router, "\"router\"");
+    each_router_field(p.router, [&](const char* key, auto& value) { entry.read(key, value); });
     if (Status s = entry.finish(); !s.ok()) return s;
   }
   for (size_t i = 0; layers != nullptr && i < layers->size(); ++i) {
@@ -349,6 +380,11 @@ std::string Profile::to_json() const {
     each_scoring_field(scoring, [&](const char* key, const auto& value) { entry[key] = value; });
     root["scoring"] = std::move(entry);
   }
+  if (router.pages != 0) {
+    Json entry = Json::object();
+    each_router_field(router, [&](const char* key, const auto& value) { entry[key] = value; });
+    root["router"] = std::move(entry);
+  }
   root["tiers"] = formats_json(formats);
   if (!layers.empty()) {
     Json list = Json::array();
@@ -378,6 +414,7 @@ Status Profile::validate() const {
   if (Status s = check_range("convert_tokens_per_step", convert_tokens_per_step, 1, 1 << 20); !s.ok()) return s;
   if (Status s = check_formats(formats, true, "\"tiers\""); !s.ok()) return s;
   if (Status s = check_scoring(scoring, !formats.anchor.empty()); !s.ok()) return s;
+  if (Status s = check_router(router); !s.ok()) return s;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerOverride& o = layers[i];
     const std::string where = "\"layers\"[" + std::to_string(i) + "]";
@@ -436,7 +473,7 @@ bool Profile::is_dense() const {
   const auto dense = [](const TierFormats& f) {
     return (f.recent.empty() || f.recent == "f16") && f.anchor.empty() && f.stale1.empty() && f.stale2.empty();
   };
-  return formats.recent == "f16" && dense(formats) &&
+  return router.pages == 0 && formats.recent == "f16" && dense(formats) &&
          std::all_of(layers.begin(), layers.end(), [&](const LayerOverride& o) { return dense(o.formats); });
 }
 
