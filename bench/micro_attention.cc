@@ -305,11 +305,9 @@ int main(int argc, char** argv) {
         varve::attention::run_routed(state, tiers, 32700, 1, steps);
       })->Unit(benchmark::kMicrosecond);
     }
-    benchmark::RegisterBenchmark((std::string("routeprefill512/") + tiers.name).c_str(),
-                                 [=](benchmark::State& state) {
-                                   varve::attention::run_routed(state, tiers, 16384, 512, 1);
-                                 })
-        ->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark((std::string("routeprefill512/") + tiers.name).c_str(), [=](benchmark::State& state) {
+      varve::attention::run_routed(state, tiers, 16384, 512, 1);
+    })->Unit(benchmark::kMicrosecond);
   }
   for (const auto& tiers : varve::attention::all_tiers()) {
     if (tiers.recent == tiers.stale && std::string(tiers.name) != "f16") continue;

@@ -51,12 +51,13 @@ void print_routers(std::ostream& out, const Inspection& i) {
   for (const ProfileCost& p : i.profiles) {
     const Routing& r = p.profile.router;
     if (r.pages == 0) continue;
-    out << format_text("  %s: from %d tokens on, a token attends to %d pages of %d, the first page and the last %d "
-                       "tokens; a selection serves %d decode step%s; prompts %s\n",
-                       p.profile.name.c_str(), r.from_tokens, r.pages, p.profile.page_tokens, r.window_tokens,
-                       r.reroute_steps, r.reroute_steps == 1 ? "" : "s",
-                       r.prefill ? format_text("are routed but for their last %d tokens", r.question_tokens).c_str()
-                                 : "attend to all pages");
+    out << format_text(
+        "  %s: from %d tokens on, a token attends to %d pages of %d, the first page and the last %d "
+        "tokens; a selection serves %d decode step%s; prompts %s\n",
+        p.profile.name.c_str(), r.from_tokens, r.pages, p.profile.page_tokens, r.window_tokens, r.reroute_steps,
+        r.reroute_steps == 1 ? "" : "s",
+        r.prefill ? format_text("are routed but for their last %d tokens", r.question_tokens).c_str()
+                  : "attend to all pages");
   }
 }
 

@@ -99,11 +99,11 @@ void print_run(std::ostream& out, const Run& run) {
   }
   if (run.profile.router.pages > 0) {
     const RouterStats& r = run.stats.router;
-    out << format_text("router: attended to %.1f%% of the context in decode, %.1f%% in prefill; %llu pages skipped, "
-                       "%llu selections, %llu reused\n",
-                       100 * r.decode_share(), 100 * r.prefill_share(),
-                       static_cast<unsigned long long>(r.pages_skipped), static_cast<unsigned long long>(r.selections),
-                       static_cast<unsigned long long>(r.reused));
+    out << format_text(
+        "router: attended to %.1f%% of the context in decode, %.1f%% in prefill; %llu pages skipped, "
+        "%llu selections, %llu reused\n",
+        100 * r.decode_share(), 100 * r.prefill_share(), static_cast<unsigned long long>(r.pages_skipped),
+        static_cast<unsigned long long>(r.selections), static_cast<unsigned long long>(r.reused));
   }
   out << format_text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
                      run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
