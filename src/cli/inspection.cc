@@ -231,7 +231,7 @@ Result<Inspection> inspect_model(model::ModelInfo model, const std::vector<Profi
 
 namespace {
 
-Json router_json(const Routing& r) {
+nlohmann::ordered_json router_json(const Routing& r) {
   if (r.pages == 0) return nullptr;
   return {{"pages", r.pages},
           {"from_tokens", r.from_tokens},
