@@ -5,7 +5,8 @@
 // mass: decode without and with page mass collection in every layer, in turns.
 // route: decode over 32,768 tokens with all pages (all_us) and with a router's 16 (routed_us), in turns; a selection
 // serves 1 or 4 steps. routeprefill512: a chunk of 512 rows, likewise.
-// Pages that a row attends to are "<format>" or, for mixed, int8 for the newest 512 tokens and k4v3 before.
+// Pages that a row attends to are "<format>" or, for mixed and lr, int8 for the newest 512 tokens and k4v3 or low-rank
+// blocks before.
 
 #include <benchmark/benchmark.h>
 
@@ -48,6 +49,9 @@ std::vector<Tiers> all_tiers() {
     tiers.push_back({names[0], int8, int8});
     tiers.push_back({names[1], k4v3, k4v3});
     tiers.push_back({names[2], int8, k4v3});
+  }
+  for (const char* name : {"lr32+64", "lr32+64/rotated"}) {
+    tiers.push_back({name, format_of("int8", Centre::kPost), format_of(name, Centre::kNone)});
   }
   return tiers;
 }
@@ -166,12 +170,21 @@ class Fixture {
 
  private:
   void convert(int past) {
-    std::vector<float> scratch(convert_scratch_floats(kHeadDim, kPageTokens));
+    const format::LayerGeometry& layer = geometry_.layers[0];
+    const format::LayerFormat& format = stale_.layers[0].format;
+    const PageTurn turn(*rotary_, kPageTokens / format::kTileTokens);
+    std::vector<float> scratch(format.is_low_rank()
+                                   ? block_scratch_floats(layer, format.low_rank, kPageTokens, geometry_.encode)
+                                   : convert_scratch_floats(kHeadDim, kPageTokens));
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (static_cast<int>(i + 1) * kPageTokens > past - kRecentTokens) break;
       AlignedBuffer slot(stale_.bytes);
-      for (int h = 0; h < kKvHeads; ++h) {
-        convert_plane(geometry_.layers[0], recent_, stale_, {}, kernels_, 0, h, i == 0 ? 4 : 0, slots_[i].data(),
+      if (format.is_low_rank()) {
+        convert_to_block(layer, recent_, stale_, geometry_.encode, {}, kernels_, &turn, 0, i == 0 ? 4 : 0,
+                         slots_[i].data(), slot.data(), scratch.data());
+      }
+      for (int h = 0; h < kKvHeads && !format.is_low_rank(); ++h) {
+        convert_plane(layer, recent_, stale_, {}, kernels_, 0, h, i == 0 ? 4 : 0, slots_[i].data(),
                       slot.data(), scratch.data());
       }
       slots_[i] = std::move(slot);

@@ -14,6 +14,7 @@ MAY_INCLUDE["format"] = {"base"}
 MAY_INCLUDE["kernels"] = {"base", "format"}
 MAY_INCLUDE["attention"] = {"base", "format", "kernels"}
 MAY_INCLUDE["cache"] = {"base"}  # pools and pages do not know what a format's bytes mean
+MAY_INCLUDE["content"] = {"base", "format"}  # what a text says, whatever model reads it
 MAY_INCLUDE["model"] = {"base", "format", "kernels", "attention", "cache"}
 for above in ("engine", "eval", "server", "cli"):
     MAY_INCLUDE[above] = set(MAY_INCLUDE)

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "varve/content.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -73,6 +74,35 @@ struct Routing {
   bool operator==(const Routing&) const = default;
 };
 
+/// Ranks by depth: layers get the rank of the profile's low-rank formats times one of these, rounded, at least 1.
+/// Formats that a LayerOverride names are as they are. Differential-KV's README names 0.75, 1.5 and 0.5.
+struct RankBands {
+  double early = 1.0;         ///< first third of the layers that own KV
+  double middle = 1.0;        ///< second third
+  double late = 1.0;          ///< last third
+  double early_boost = 1.0;   ///< of the first early_share, instead of `early`; 1: none. The README's is 2
+  double early_share = 0.15;  ///< of the layers
+
+  /// For layer `ordinal` of `count`.
+  double factor(int ordinal, int count) const;
+  bool operator==(const RankBands&) const = default;
+};
+
+/// How low-rank pages are made (src/format/lr/FORMAT.md). Has an effect only in profiles with a low-rank format.
+struct LowRankPages {
+  double energy = 0.9999;        ///< least share of a page's energy that its directions keep, up to the format's rank
+  int least_rank = 4;            ///< fewer only where a page has fewer directions
+  uint64_t seed = 1234;          ///< of the sketch
+  int oversample = 5;            ///< sketch width beyond the rank
+  int power_iterations = 2;      ///< of the randomised SVD
+  double coverage_bonus = 0.25;  ///< how much more the worst row of every 64 counts when exact rows are chosen
+  double edge_bonus = 0.25;      ///< how much more a row counts whose key the directions confuse with the one before it
+  RankBands bands;
+  ContentOptions content;
+
+  bool operator==(const LowRankPages&) const = default;
+};
+
 struct Profile {
   std::string name;
   std::string description;
@@ -84,6 +114,7 @@ struct Profile {
   /// A step converts at most this many tokens of each sequence it feeds, or as many as it feeds if those are more.
   int convert_tokens_per_step = 32;
   Scoring scoring;
+  LowRankPages low_rank;
   Routing router;
   TierFormats formats;
   std::vector<LayerOverride> layers;
@@ -92,11 +123,12 @@ struct Profile {
   /// Digest of the model that it was measured on: no other model may use the profile. Empty: any model.
   std::string model_digest;
 
-  /// "dense", "fp8", "int8", "minima"; a uniform format such as "k4v3" (every tier in that format); or a JSON file.
+  /// "dense", "fp8", "int8", "minima", "dkv-low", "dkv-mid", "dkv-high", "dkv-ultra"; a uniform format such as "k4v3";
+  /// or a JSON file.
   static Result<Profile> load(const std::string& name_or_path);
   static Result<Profile> from_json(std::string_view text);
   static Result<Profile> named(std::string_view name);
-  /// Every tier in one format, the centre chosen by layer.
+  /// Every tier in one format, the centre chosen by layer. A low-rank format is for old pages; recent ones are int8.
   static Result<Profile> uniform(const std::string& format);
   static std::vector<std::string> names();
 
@@ -109,11 +141,13 @@ struct Profile {
   /// Takes over a calibration record and the model digest in it. kInvalidArgument when the text is no JSON object or
   /// has no "model" with a "digest".
   Status set_calibration(std::string_view json);
-  /// Formats of KV layer `ordinal` of `count`, overrides applied.
+  /// Formats of KV layer `ordinal` of `count`, rank bands and overrides applied.
   TierFormats layer_formats(int ordinal, int count) const;
   /// True when every layer is f16 in its only tier and nothing is routed: no codec, conversion, scoring or routing code
   /// runs.
   bool is_dense() const;
+  /// True when some tier of some layer is in a low-rank format.
+  bool has_low_rank() const;
 };
 
 }  // namespace varve

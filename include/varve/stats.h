@@ -57,6 +57,23 @@ struct RouterStats {
   double prefill_share() const { return share(prefill_attended, prefill_tokens); }
 };
 
+/// Low-rank blocks that were made: one per layer of a converted page.
+struct LowRankStats {
+  uint64_t blocks = 0;
+  uint64_t tokens = 0;            ///< summed over blocks
+  double seconds = 0;             ///< of one thread, in making them
+  std::map<int, uint64_t> ranks;  ///< rank -> blocks
+  double retained_energy = 0;     ///< summed over blocks; each 0 to 1
+  uint64_t exact_rows = 0, exact_rows_of_runs = 0;
+  uint64_t runs_left_out = 0;  ///< whole runs that did not fit a block's rows
+  uint64_t rows_lost = 0;      ///< with NaN or infinity
+
+  double mean(uint64_t sum) const { return blocks ? double(sum) / double(blocks) : 0.0; }
+  double mean_retained_energy() const { return blocks ? retained_energy / double(blocks) : 0.0; }
+  /// One layer, one thread.
+  double tokens_per_s() const { return seconds > 0 ? double(tokens) / seconds : 0.0; }
+};
+
 struct EngineStats {
   KvStats kv;
   PrefixStats prefix;
@@ -66,6 +83,7 @@ struct EngineStats {
   uint64_t converted_tokens = 0;
   double conversion_s = 0;                     ///< time spent in conversions, all between steps
   double worst_conversion_s = 0;               ///< of one step
+  LowRankStats low_rank;
   std::map<std::string, uint64_t> promotions;  ///< how -> pages: "restore", "recompute", "lossy"
   uint64_t recomputed_tokens = 0;              ///< read again for promotions
   uint64_t scored_steps = 0;                   ///< sampled for attention scores, summed over sessions

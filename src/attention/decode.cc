@@ -26,8 +26,9 @@ struct Segment {
   int last = 0;
   int position = 0;  ///< of the tile
   bool sinks = false;
-  /// f16 rows have scores for the attended tokens alone, coded tiles for all 64 with -inf elsewhere.
-  bool coded() const { return view.plane != nullptr; }
+  bool low_rank() const { return view.low_rank(); }
+  /// f16 rows have scores for the attended tokens alone, coded and low-rank tiles for all 64 with -inf elsewhere.
+  bool coded() const { return view.plane != nullptr || low_rank(); }
   int scores() const { return coded() ? kTileTokens : last - first; }
   bool masked() const { return coded() && (first > 0 || last < kTileTokens); }
 };
@@ -48,6 +49,7 @@ class DecodeItem {
         heads_(item.units * group_),
         head_dim_(step.layer->head.head_dim),
         cut_(unit(0).first_cut + item.cut) {
+    new_queries();
     const int units = item.units == 1 ? item.unit : static_cast<int>(step.schedule->units.size()) + item.first_unit;
     if (scratch.prepared_units == units) return;
     scratch.prepared_units = units;
@@ -73,6 +75,7 @@ class DecodeItem {
     std::memset(scratch_.acc_plain, 0, at(heads_) * sizeof(float));
     std::memset(scratch_.acc_rotated, 0, at(heads_) * sizeof(float));
     for (int s = 0; s < shared_; ++s) add_values(s, 0, item_.units);
+    scratch_.blocks.finish_values(kernels_);
     for (int u = 0; u < item_.units; ++u) {
       if (item_.units > 1) find_own_segments(u);
       accumulate(u);
@@ -105,6 +108,12 @@ class DecodeItem {
     return unit(u).slot + static_cast<size_t>((cut_ - unit(u).first_cut) * group_ + g);
   }
 
+  /// What was computed of a page belongs to the heads it was computed for.
+  void new_queries() {
+    centre_plane_ = nullptr;
+    scratch_.blocks.new_queries();
+  }
+
   /// Rotates and quantises the heads' rows, once per (row, KV head) and thread, and only where a coded tile asks:
   /// a dense cache never comes here.
   void prepare_coded_query() {
@@ -121,7 +130,7 @@ class DecodeItem {
   /// What unit u attends to beyond the shared segments.
   void find_own_segments(int u) {
     segments_ = shared_;
-    centre_plane_ = nullptr;
+    new_queries();
     const int begin =
         item_.units > 1 ? item_.shared_end : std::max(cut_begin(), first_key(position(u), step_.layer->window));
     find_segments(u, begin, std::min(cut_begin() + kDecodeCutTokens, position(u) + 1));
@@ -156,9 +165,13 @@ class DecodeItem {
   void score(int s, int u, int units) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
     std::fill_n(&offset(s, u * group_), units * group_, 0.0f);
-    if (!segment.coded()) {
+    if (segment.low_rank()) {
+      scratch_.blocks.score(kernels_, segment.view.block, segment.view.tile, step_.turn, group_, units,
+                            scratch_.q_plain + at(u * group_), scores(s, u * group_));
+    } else if (!segment.coded()) {
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
+        kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
+        if (head == u * group_) query.ahead = k_ahead(s + 1);
         kernels_.f16_scores(segment.view.rows.k + at(segment.first), segment.scores(), query, kTileTokens,
                             scores(s, head));
       });
@@ -172,7 +185,8 @@ class DecodeItem {
       const int32_t* sums = rotated ? scratch_.sums_rotated : scratch_.sums_plain;
       const uint8_t* tile = segment.view.plane + codec.plane->k_tile(segment.view.tile);
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head, sums + head};
+        kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head, sums + head};
+        if (head == u * group_) query.ahead = k_ahead(s + 1);
         kernels_.k_scores[static_cast<size_t>(codec.format->k)](tile, query, scores(s, head));
       });
       if (codec.format->centre != Centre::kNone) score_centre(s, u, units);
@@ -201,7 +215,7 @@ class DecodeItem {
       if (rotary) {
         read_centre(codec, segment.view.plane, scratch_.centre);
         for (int h = begin; h < end; ++h) {
-          step_.curve->page_coefficients(scratch_.q_plain + at(h), scratch_.centre, page_terms(h));
+          step_.curve->page_terms(kernels_, scratch_.q_plain + at(h), scratch_.centre, page_terms(h));
         }
       } else {
         for_heads(u, units, [&](int head, int heads) {
@@ -222,7 +236,7 @@ class DecodeItem {
     }
     // Unit by unit: how a matrix product cuts its long sums may depend on its number of rows.
     for (int h = begin; h < end; h += group_) {
-      step_.curve->add_to_scores(kernels_, group_, page_terms(h), segment.view.tile, scratch_.curve, scores(s, h));
+      step_.curve->add_to_scores(kernels_, group_, page_terms(h), segment.view.tile, scores(s, h));
     }
   }
 
@@ -289,17 +303,20 @@ class DecodeItem {
     for (int s = 0; s < segments_; ++s) {
       const Segment& segment = segment_[static_cast<size_t>(s)];
       masked |= segment.masked();
-      turned |= segment.coded() && format::v_codec(segment.view.codec.format->v).frame == Frame::kRotated;
+      turned |= turns_values(segment);
       if (s >= shared_) add_values(s, u, 1);
     }
+    scratch_.blocks.finish_values(kernels_);
     if (turned) finish_rotated(u);
     // Zero weight does not silence a NaN row (0 * NaN); if one shows, attended tokens alone are summed again.
     if (masked && !std::all_of(acc, acc + n, [](float x) { return std::isfinite(x); })) {
       std::memset(acc, 0, n * sizeof(float));
       std::memset(scratch_.acc_rotated + at(u * group_), 0, n * sizeof(float));
       for (int s = 0; s < segments_; ++s) {
-        segment_[static_cast<size_t>(s)].masked() ? add_attended_values(s, u) : add_values(s, u, 1);
+        const Segment& segment = segment_[static_cast<size_t>(s)];
+        segment.masked() && !segment.low_rank() ? add_attended_values(s, u) : add_values(s, u, 1);
       }
+      scratch_.blocks.finish_values(kernels_);
       finish_rotated(u);
     }
     std::memcpy(step_.out + at(slot(u, 0)), acc, n * sizeof(float));
@@ -313,8 +330,19 @@ class DecodeItem {
     for (size_t i = 0; i < at(group_); ++i) plain[i] += rotated[i];
   }
 
+  static bool turns_values(const Segment& segment) {
+    return segment.view.plane != nullptr &&
+           format::v_codec(segment.view.codec.format->v).frame == Frame::kRotated;
+  }
+
+  /// Those of low-rank tiles are gathered over their page and complete after finish_values().
   void add_values(int s, int u, int units) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) {
+      scratch_.blocks.add_values(kernels_, segment.view.block, segment.view.tile, segment.first, segment.last, group_,
+                                 units, scores(s, u * group_), scratch_.acc_plain + at(u * group_));
+      return;
+    }
     if (!segment.coded()) {
       for_heads(u, units, [&](int head, int heads) {
         kernels_.f16_accumulate(segment.view.rows.v + at(segment.first), segment.scores(), head_dim_, heads,
@@ -323,13 +351,40 @@ class DecodeItem {
       return;
     }
     const TileCodec& codec = segment.view.codec;
-    const bool turned = format::v_codec(codec.format->v).frame == Frame::kRotated;
-    float* acc = turned ? scratch_.acc_rotated : scratch_.acc_plain;
+    float* acc = turns_values(segment) ? scratch_.acc_rotated : scratch_.acc_plain;
     const uint8_t* tile = segment.view.plane + codec.plane->v_tile(segment.view.tile);
+    const auto v = static_cast<size_t>(codec.format->v);
     for_heads(u, units, [&](int head, int heads) {
-      kernels_.v_accumulate[static_cast<size_t>(codec.format->v)](tile, head_dim_, heads, scores(s, head),
-                                                                  acc + at(head));
+      if (kernels_.v_accumulate_ahead[v] != nullptr && head == u * group_) {
+        kernels_.v_accumulate_ahead[v](tile, head_dim_, heads, scores(s, head), acc + at(head), v_ahead(s + 1));
+      } else {
+        kernels_.v_accumulate[v](tile, head_dim_, heads, scores(s, head), acc + at(head));
+      }
     });
+  }
+
+  /// K of segment s, or what follows the last segment's scores: the first V.
+  kernels::Ahead k_ahead(int s) const {
+    if (s >= segments_) return v_ahead(0);
+    const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
+    if (!segment.coded()) return rows_ahead(segment, segment.view.rows.k);
+    const TileCodec& codec = segment.view.codec;
+    // The first tile comes with the centre before it.
+    const size_t begin = segment.view.tile == 0 ? 0 : codec.plane->k_tile(segment.view.tile);
+    return {segment.view.plane + begin, codec.plane->k_tile(segment.view.tile + 1) - begin};
+  }
+  kernels::Ahead v_ahead(int s) const {
+    if (s >= segments_) return {};
+    const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
+    if (!segment.coded()) return rows_ahead(segment, segment.view.rows.v);
+    const TileCodec& codec = segment.view.codec;
+    return {segment.view.plane + codec.plane->v_tile(segment.view.tile), codec.plane->v_tile_bytes};
+  }
+
+  kernels::Ahead rows_ahead(const Segment& segment, const uint16_t* rows) const {
+    return {reinterpret_cast<const uint8_t*>(rows + at(segment.first)), at(segment.scores()) * sizeof(uint16_t)};
   }
 
   void add_attended_values(int s, int u) {

@@ -4,45 +4,13 @@
 #include <cmath>
 #include <limits>
 
-namespace varve::attention {
-namespace {
+#include "attention/carve.h"
 
+namespace varve::attention {
 using format::kTileTokens;
 
-/// Hands out consecutive cache-line aligned pieces; with no base it only counts.
-class Carver {
- public:
-  explicit Carver(uint8_t* base) : base_(base) {}
-  template <typename T>
-  T* take(size_t n) {
-    const size_t at = used_;
-    used_ += align_up(n * sizeof(T), kCacheLine);
-    return base_ != nullptr ? reinterpret_cast<T*>(base_ + at) : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  uint8_t* base_;
-  size_t used_ = 0;
-};
-
-/// Carves twice: once to count, once for real when the buffer had to grow.
-template <typename Carve>
-bool fit(AlignedBuffer* buffer, const Carve& carve) {
-  Carver count(nullptr);
-  carve(count);
-  if (count.used() > buffer->size()) {
-    *buffer = AlignedBuffer(count.used());
-    if (buffer->data() == nullptr) return false;
-  }
-  Carver real(buffer->data());
-  carve(real);
-  return true;
-}
-
-}  // namespace
-
-bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads) {
+bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads,
+                            int max_rank) {
   size_t group = 0, head_dim = 0, terms = 0, item_rows = 0;
   for (const format::LayerGeometry& layer : layers) {
     const int rows = prefill_block_rows(layer.group()) * layer.group();
@@ -50,7 +18,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     head_dim = std::max(head_dim, static_cast<size_t>(layer.head.head_dim));
     item_rows = std::max(item_rows, static_cast<size_t>(rows));
     if (layer.head.rotary != nullptr) {
-      terms = std::max(terms, static_cast<size_t>(2 * layer.head.rotary->pairs() + 1));
+      terms = std::max(terms, static_cast<size_t>(kernels::curve_term_floats(layer.head.rotary->pairs())));
     }
   }
   new_layer();
@@ -71,7 +39,6 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     scores = c.take<float>(segments * heads * kTileTokens);
     offsets = c.take<float>(segments * heads);
     page_terms = c.take<float>(heads * terms);
-    curve = c.take<float>(heads * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);
   });
@@ -79,6 +46,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
          k_rows = c.take<float>(tile);
          v_rows = c.take<float>(tile);
        });
+  ok = ok && (max_rank == 0 || blocks.reserve(max_rank, static_cast<int>(head_dim), static_cast<int>(heads)));
   if (!prefill) return ok;
   ok = ok && fit(&work_prefill_, [&](Carver& c) {
          q_block = c.take<float>(item_rows * head_dim);

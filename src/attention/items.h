@@ -16,6 +16,7 @@ struct LayerStep {
   int ordinal = 0;
   const kernels::Kernels* kernels = nullptr;
   const CentreCurve* curve = nullptr;  ///< null: no page of the class can have a rotary centre in this layer
+  const PageTurn* turn = nullptr;      ///< null: no page of the class can have an un-rotated block in this layer
   const format::StripLayout* strip = nullptr;
   std::span<const SequenceState> sequences;
   const Schedule* schedule = nullptr;
@@ -40,13 +41,19 @@ struct LayerStep {
 class ThreadScratch {
  public:
   /// Decode buffers for every layer and for `item_heads` query heads (of joint items, of the router); prefill buffers too
-  /// when `prefill`. False when memory was refused.
-  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads);
-  /// Forgets which query is prepared: the next layer brings other ones.
-  void new_layer() { prepared_units = -1; }
+  /// when `prefill`; those of low-rank pages where max_rank, the largest of the step, is not 0. False when memory was
+  /// refused.
+  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads, int max_rank);
+  /// Forgets which query is prepared and which block is decoded: the next layer brings other ones.
+  void new_layer() {
+    prepared_units = -1;
+    blocks.forget();
+  }
 
-  size_t codec_bytes() const { return codec_.size() + codec_prefill_.size(); }
-  size_t work_bytes() const { return work_.size() + work_prefill_.size(); }
+  size_t codec_bytes() const { return codec_.size() + codec_prefill_.size() + blocks.codec_bytes(); }
+  size_t work_bytes() const { return work_.size() + work_prefill_.size() + blocks.work_bytes(); }
+
+  BlockReader blocks;
 
   int prepared_units = -1;  ///< which units' heads q_plain holds: a unit, or a list of joint units behind all units
   bool coded_query_ready = false;  ///< the rotated copy and both sets of codes are of them, too
@@ -64,7 +71,6 @@ class ThreadScratch {
   float* scores = nullptr;       ///< [segments of a cut][heads][kTileTokens]
   float* offsets = nullptr;      ///< [segments][heads]: to be added to the scores
   float* page_terms = nullptr;   ///< [heads][terms of the centre curve]
-  float* curve = nullptr;        ///< [heads][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]
   float* tile_centre = nullptr;  ///< [head_dim]
   // Decoded tiles.

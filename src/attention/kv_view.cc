@@ -41,8 +41,13 @@ TileView HeadView::tile(int position) const {
   const int page_tokens = pages.front().layout->page_tokens;
   const PageView& page = pages[static_cast<size_t>(offset / page_tokens)];
   const format::LayerSlot& slot = page.layout->layers[static_cast<size_t>(ordinal)];
-  uint8_t* plane = page.slot + page.layout->plane(ordinal, kv_head);
   const int tile = offset % page_tokens / kTileTokens;
+  if (slot.format.is_low_rank()) {
+    view.block = {page.slot + slot.offset, format::block_shape(*layer, slot.format, page_tokens), kv_head};
+    view.tile = tile;
+    return view;
+  }
+  uint8_t* plane = page.slot + page.layout->plane(ordinal, kv_head);
   if (format::is_direct(slot.format) && slot.format.centre == format::Centre::kNone) {
     view.rows = {reinterpret_cast<uint16_t*>(plane + slot.plane.k_tile(tile)),
                  reinterpret_cast<uint16_t*>(plane + slot.plane.v_tile(tile))};

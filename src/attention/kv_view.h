@@ -1,6 +1,7 @@
 #pragma once
 // One KV head of one layer of one sequence as a step reads it: sink rows, sealed tiles of pages, then the f16 tail.
 
+#include "attention/lowrank.h"
 #include "attention/step.h"
 #include "attention/tile_codec.h"
 
@@ -37,12 +38,15 @@ inline bool owns_strip(const format::StripLayout* layout, int ordinal) {
 HalfRows scratch_tail(const SequenceState& sequence, const format::LayerGeometry& layer, int kv_head,
                       uint16_t* scratch);
 
-/// 64 positions of one KV head, either f16 rows or a coded tile.
+/// 64 positions of one KV head: f16 rows, a coded tile, or a tile of a low-rank block.
 struct TileView {
-  HalfRows rows;                   ///< set: f16 rows; else a coded tile
+  HalfRows rows;                   ///< set: f16 rows
   TileCodec codec;                 ///< of a coded tile
-  const uint8_t* plane = nullptr;  ///< of a coded tile
-  int tile = 0;                    ///< of a coded tile, inside its page
+  const uint8_t* plane = nullptr;  ///< set: a coded tile
+  BlockHead block;                 ///< its data set: a tile of a low-rank block
+  int tile = 0;                    ///< of a coded or low-rank tile, inside its page
+
+  bool low_rank() const { return block.data != nullptr; }
 };
 
 struct HeadView {

@@ -103,13 +103,28 @@ class PrefillItem {
   /// Keys [key, key + n) into k_transposed and v_block. Tokens past n inside the last tile are zero.
   void load_keys(int key, int n) {
     for (int t = 0; t < n; t += kTileTokens) {
-      load_tile(key + t, std::min(kTileTokens, n - t), scratch_.v_block + at(t));
-      transpose_tile(scratch_.k_rows, head_dim_, kKeyBlock, scratch_.k_transposed + t);
+      float* keys = scratch_.k_transposed + t;
+      float* values = scratch_.v_block + at(t);
+      const TileView tile = head_.tile(key + t);
+      if (tile.low_rank()) {
+        load_low_rank_tile(key + t, tile, keys, values);
+      } else {
+        load_tile(key + t, tile, std::min(kTileTokens, n - t), values);
+        transpose_tile(scratch_.k_rows, head_dim_, kKeyBlock, keys);
+      }
     }
   }
 
-  void load_tile(int position, int n, float* v_rows) {
-    const TileView tile = head_.tile(position);
+  /// Makes the keys where they go: a block's basis gives them transposed.
+  void load_low_rank_tile(int position, const TileView& tile, float* keys, float* v_rows) {
+    scratch_.blocks.keys(kernels_, tile.block, tile.tile, step_.turn, kKeyBlock, keys);
+    scratch_.blocks.values(kernels_, tile.block, tile.tile, v_rows);
+    const int sinks = head_.sinks_in_tile(position);
+    load_half(head_.sinks, sinks, v_rows);
+    kernels_.transpose(sinks, head_dim_, scratch_.k_rows, head_dim_, keys, kKeyBlock);
+  }
+
+  void load_tile(int position, const TileView& tile, int n, float* v_rows) {
     if (tile.plane == nullptr) {
       load_half(tile.rows, n, v_rows);
       std::fill_n(scratch_.k_rows + at(n), at(kTileTokens - n), 0.0f);

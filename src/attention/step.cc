@@ -61,6 +61,10 @@ Status check(const ClassGeometry& geometry) {
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     const LayerFormat& format = geometry.recent->layers[i].format;
     const bool direct = format::is_direct(format);
+    if (format.is_low_rank()) {
+      return invalid_argument(name(geometry.layers[i]) + ": recent pages are written tile by tile and cannot be " +
+                              format::format_name(format));
+    }
     if (direct && format.centre != Centre::kNone) {
       return invalid_argument(name(geometry.layers[i]) + " is written in place (f16) and cannot have centre " +
                               format::centre_name(format.centre));
@@ -77,6 +81,7 @@ struct ClassAttention::Impl {
   struct Layer {
     int schedule = 0;
     const CentreCurve* curve = nullptr;
+    const PageTurn* turn = nullptr;
   };
 
   Impl(ClassGeometry g, const kernels::Kernels& k, int threads)
@@ -96,6 +101,10 @@ struct ClassAttention::Impl {
   }
 
   Status check_sequence(size_t index, const SequenceView& view);
+  /// Tables of angles that the formats of the step's pages ask for.
+  void make_tables();
+  /// Of the step's low-rank pages; 0: there are none.
+  int max_rank() const;
   Status reserve(const MassRequest& request);
   bool begin(int layer, LayerStep* step);
 
@@ -108,6 +117,7 @@ struct ClassAttention::Impl {
   std::vector<int> layers_of_shape;
   std::optional<Router> router;
   std::map<const format::RotaryTable*, CentreCurve> curves;
+  std::map<const format::RotaryTable*, PageTurn> turns;
   std::set<const SlotLayout*> checked_layouts;  ///< of the step being planned
 
   bool planned = false;
@@ -170,6 +180,32 @@ Status ClassAttention::Impl::check_sequence(size_t index, const SequenceView& vi
   return {};
 }
 
+void ClassAttention::Impl::make_tables() {
+  const int tiles = geometry.recent->page_tokens / kTileTokens;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const format::RotaryTable* rotary = geometry.layers[i].head.rotary;
+    if (rotary == nullptr) continue;
+    Layer& layer = layers[i];
+    for (const SlotLayout* layout : checked_layouts) {
+      const LayerFormat& format = layout->layers[i].format;
+      if (format.centre == Centre::kRotary && layer.curve == nullptr) {
+        layer.curve = &curves.try_emplace(rotary, *rotary, tiles).first->second;
+      }
+      if (format.is_low_rank() && !format.low_rank.rotated && layer.turn == nullptr) {
+        layer.turn = &turns.try_emplace(rotary, *rotary, tiles).first->second;
+      }
+    }
+  }
+}
+
+int ClassAttention::Impl::max_rank() const {
+  int rank = 0;
+  for (const SlotLayout* layout : checked_layouts) {
+    for (const format::LayerSlot& slot : layout->layers) rank = std::max(rank, slot.format.low_rank.rank);
+  }
+  return rank;
+}
+
 Status ClassAttention::Impl::reserve(const MassRequest& request) {
   bool prefill = false;
   size_t scratch_tokens = 0;
@@ -199,7 +235,7 @@ Status ClassAttention::Impl::reserve(const MassRequest& request) {
   }
   bool ok = fit(&tail, tail_bytes) && fit(&max, slots * sizeof(float)) && fit(&sum, slots * sizeof(float)) &&
             fit(&out, out_floats * sizeof(float)) && mass.plan(request, sequences, schedules);
-  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill, item_heads);
+  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill, item_heads, max_rank());
   ok = ok && (!router || router->reserve());
   if (ok) return {};
   return resource_exhausted("no memory for a step's attention: " + std::to_string(tail_bytes) + " bytes of tails, " +
@@ -214,6 +250,7 @@ bool ClassAttention::Impl::begin(int layer, LayerStep* step) {
   step->ordinal = found->second;
   step->kernels = &kernels;
   step->curve = layers[ordinal].curve;
+  step->turn = layers[ordinal].turn;
   step->strip = geometry.strip;
   step->sequences = sequences;
   step->schedule = &schedules[static_cast<size_t>(layers[ordinal].schedule)];
@@ -243,16 +280,7 @@ Status ClassAttention::plan(std::span<const SequenceView> views, const MassReque
   for (size_t s = 0; s < views.size(); ++s) {
     if (Status status = impl.check_sequence(s, views[s]); !status.ok()) return status;
   }
-  for (size_t i = 0; i < impl.layers.size(); ++i) {
-    const format::RotaryTable* rotary = impl.geometry.layers[i].head.rotary;
-    if (rotary == nullptr || impl.layers[i].curve != nullptr) continue;
-    const bool wanted = std::any_of(impl.checked_layouts.begin(), impl.checked_layouts.end(), [&](const auto* layout) {
-      return layout->layers[i].format.centre == Centre::kRotary;
-    });
-    if (!wanted) continue;
-    const int tiles = impl.geometry.recent->page_tokens / kTileTokens;
-    impl.layers[i].curve = &impl.curves.try_emplace(rotary, *rotary, tiles).first->second;
-  }
+  impl.make_tables();
 
   impl.sequences.clear();
   std::vector<SequenceRows> rows;

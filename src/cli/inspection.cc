@@ -105,21 +105,26 @@ void print_class(std::ostream& out, const AttentionClass& c) {
 
 void print_tiers(std::ostream& out, const std::vector<ProfileCost>& profiles) {
   out << "Bytes per token, all layers, with scales, centres and padding (and the f16 rows each session keeps):\n";
-  out << format_text("  %-14s", "profile");
   const char* const kColumns[] = {"recent", "anchor", "stale1", "stale2"};
-  for (const char* column : kColumns) out << format_text("%17s", column);
-  out << format_text("%14s\n", "exact rows");
-  for (const ProfileCost& p : profiles) {
-    out << format_text("  %-14s", p.profile.name.c_str());
-    for (const char* column : kColumns) {
+  std::vector<std::string> lines = {format_text("  %-14s", "profile")};
+  for (const ProfileCost& p : profiles) lines.push_back(format_text("  %-14s", p.profile.name.c_str()));
+  for (const char* column : kColumns) {
+    std::vector<std::string> cells = {column};
+    for (const ProfileCost& p : profiles) {
       const auto tier =
           std::find_if(p.tiers.begin(), p.tiers.end(), [&](const TierCost& t) { return t.tier == column; });
-      const std::string cell =
-          tier == p.tiers.end() ? "-" : format_text("%s %.1f", tier->format.c_str(), tier->bytes_per_token);
-      out << format_text("%17s", cell.c_str());
+      cells.push_back(tier == p.tiers.end() ? "-"
+                                            : format_text("%s %.1f", tier->format.c_str(), tier->bytes_per_token));
     }
-    const uint64_t strips = p.lengths.empty() ? 0 : p.lengths[0].terms.fixed_bytes;
-    out << format_text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
+    size_t width = 0;
+    for (const std::string& cell : cells) width = std::max(width, cell.size() + 2);
+    for (size_t i = 0; i < lines.size(); ++i) lines[i] += std::string(width - cells[i].size(), ' ') + cells[i];
+  }
+  out << lines[0] << format_text("%14s\n", "exact rows");
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    const std::vector<LengthCost>& lengths = profiles[i].lengths;
+    const uint64_t strips = lengths.empty() ? 0 : lengths[0].terms.fixed_bytes;
+    out << lines[i + 1] << format_text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
   }
 }
 

@@ -36,6 +36,35 @@ nlohmann::ordered_json router_json(const RouterStats& r) {
           {"last_step_share", r.last_step_share}};
 }
 
+namespace {
+
+nlohmann::ordered_json low_rank_json(const LowRankStats& s) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::object();
+  for (const auto& [rank, blocks] : s.ranks) ranks[std::to_string(rank)] = blocks;
+  return {{"blocks", s.blocks},
+          {"ranks", std::move(ranks)},
+          {"exact_rows", s.exact_rows},
+          {"exact_rows_of_runs", s.exact_rows_of_runs},
+          {"runs_left_out", s.runs_left_out},
+          {"rows_lost", s.rows_lost},
+          {"retained_energy", s.mean_retained_energy()},
+          {"tokens_per_s", s.tokens_per_s()}};
+}
+
+void print_low_rank(std::ostream& out, const LowRankStats& s) {
+  if (s.blocks == 0) return;
+  out << format_text("low-rank blocks: %llu (one a page and layer), %.4f of the energy kept, ranks",
+                     static_cast<unsigned long long>(s.blocks), s.mean_retained_energy());
+  for (const auto& [rank, blocks] : s.ranks) {
+    out << format_text(" %d:%llu", rank, static_cast<unsigned long long>(blocks));
+  }
+  out << format_text("; %.1f exact rows a block, %.1f of them in runs, %llu runs left out; %.0f tokens/s a thread and layer\n",
+                     s.mean(s.exact_rows), s.mean(s.exact_rows_of_runs),
+                     static_cast<unsigned long long>(s.runs_left_out), s.tokens_per_s());
+}
+
+}  // namespace
+
 nlohmann::ordered_json run_json(const Run& run) {
   nlohmann::ordered_json fallbacks = nlohmann::ordered_json::object();
   for (const auto& [reason, count] : run.stats.fallbacks) fallbacks[reason] = count;
@@ -58,6 +87,7 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"tiles_read", run.stats.tiles_read},
           {"router", router_json(run.stats.router)},
           {"refinement_bytes", run.stats.refinement_bytes},
+          {"low_rank", low_rank_json(run.stats.low_rank)},
           {"conversion_s", run.stats.conversion_s},
           {"worst_token_s", run.generation.worst_step_s},
           {"prefix",
@@ -97,6 +127,7 @@ void print_run(std::ostream& out, const Run& run) {
                        format_bytes(run.stats.refinement_bytes).c_str(),
                        run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
   }
+  print_low_rank(out, run.stats.low_rank);
   if (run.profile.router.pages > 0) {
     const RouterStats& r = run.stats.router;
     out << format_text(

@@ -46,6 +46,43 @@ class Tables {
   std::map<std::tuple<std::vector<float>, int, bool>, const format::RotaryTable*> rotary_;
 };
 
+/// Codes of 8 bits and more, of which a low-rank basis may be built.
+bool is_fine(const format::LayerFormat& f) {
+  return !f.is_low_rank() && format::k_codec(f.k).bits >= 8 && format::v_codec(f.v).bits >= 8;
+}
+
+/// A page comes to a tier from any other. A low-rank one needs fine sources: over coarse codes a basis fits their noise,
+/// and nothing shows it.
+Status check_sources(const ClassPlan& cls, const std::string& profile) {
+  for (size_t i = 0; i < cls.layers.size(); ++i) {
+    const std::string layer = "profile " + profile + ": layer " + std::to_string(cls.layers[i].layer) + ": ";
+    for (size_t to = 0; to < cache::kTiers; ++to) {
+      if (cls.slots[to].bytes == 0) continue;
+      const format::LayerFormat& target = cls.slots[to].layers[i].format;
+      if (!target.is_low_rank()) continue;
+      const std::string low_rank = format::format_name(target);
+      if (static_cast<Tier>(to) == Tier::kRecent) {
+        return invalid_argument(layer + "tier recent is " + low_rank +
+                                "; recent pages are written tile by tile and must be f16, fp8, int8 or k<K>v<V>");
+      }
+      for (size_t from = 0; from < cache::kTiers; ++from) {
+        if (from == to || cls.slots[from].bytes == 0) continue;
+        const format::LayerFormat& source = cls.slots[from].layers[i].format;
+        if (source == target || is_fine(source)) continue;
+        const std::string bits = source.is_low_rank()
+                                     ? std::string("low-rank itself")
+                                     : std::to_string(format::k_codec(source.k).bits) + "-bit keys and " +
+                                           std::to_string(format::v_codec(source.v).bits) + "-bit values";
+        return invalid_argument(layer + "tier " + cache::tier_name(static_cast<Tier>(to)) + " is " + low_rank +
+                                " and would be built from tier " + cache::tier_name(static_cast<Tier>(from)) + ", " +
+                                format::format_name(source) + " (" + bits +
+                                "); a low-rank basis needs at least 8 bits of both");
+      }
+    }
+  }
+  return {};
+}
+
 Status plan_tiers(ClassPlan& cls, const std::vector<TierFormats>& formats, const Profile& profile) {
   for (size_t t = 0; t < cache::kTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
@@ -66,7 +103,7 @@ Status plan_tiers(ClassPlan& cls, const std::vector<TierFormats>& formats, const
     cls.slots[t] = format::slot_layout(cls.layers, parsed, profile.page_tokens);
     if (tier == Tier::kRecent) cls.strip = format::strip_layout(cls.layers, parsed, profile.sink_tokens);
   }
-  return {};
+  return check_sources(cls, profile.name);
 }
 
 }  // namespace

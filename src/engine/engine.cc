@@ -224,7 +224,12 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
   }
   if (e.options.refinement_bytes == 0) e.options.refinement_bytes = e.options.kv_budget_bytes;
   if (options.on_transition) e.trace = std::make_unique<engine::PageTrace>(*e.cache, options.on_transition);
-  auto lifecycle = engine::Lifecycle::create(*e.cache, e.plan, e.options, *e.kernels, *e.executor, e.trace.get());
+  const auto tokens_of = [&e](cache::SequenceId id) {
+    const auto it = e.sessions.find(id);
+    return it == e.sessions.end() ? std::span<const int32_t>() : std::span<const int32_t>(it->second.tokens);
+  };
+  auto lifecycle = engine::Lifecycle::create(
+      {*e.cache, e.plan, *e.kernels, *e.executor, *e.model, tokens_of, e.trace.get()}, e.options);
   if (!lifecycle.ok()) return lifecycle.status();
   e.lifecycle = std::move(*lifecycle);
   if (options.prefix_cache_bytes != 0) {

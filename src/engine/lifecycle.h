@@ -8,12 +8,14 @@
 #include <span>
 #include <vector>
 
+#include "attention/convert.h"
 #include "base/memory.h"
 #include "cache/lifecycle/controller.h"
 #include "cache/lifecycle/policy.h"
 #include "engine/cache_plan.h"
 #include "engine/fidelity.h"
 #include "engine/page_trace.h"
+#include "engine/page_traits.h"
 #include "kernels/cpu/kernels.h"
 #include "model/executor.h"
 #include "varve/engine.h"
@@ -22,11 +24,18 @@ namespace varve::engine {
 
 class Lifecycle {
  public:
-  /// The references outlive the object, and `trace` (null: nobody listens). kIoError when the file of restore = "disk"
-  /// cannot be made.
-  static Result<std::unique_ptr<Lifecycle>> create(cache::Cache& cache, const CachePlan& plan,
-                                                   const EngineOptions& options, const kernels::Kernels& kernels,
-                                                   model::Executor& executor, PageTrace* trace);
+  /// What outlives the object.
+  struct Parts {
+    cache::Cache& cache;
+    const CachePlan& plan;
+    const kernels::Kernels& kernels;
+    model::Executor& executor;
+    const model::Model& model;
+    TokensOf tokens_of;  ///< of the engine's sessions
+    PageTrace* trace;    ///< null: nobody listens
+  };
+  /// kIoError when the file of restore = "disk" cannot be made.
+  static Result<std::unique_ptr<Lifecycle>> create(const Parts& parts, const EngineOptions& options);
   ~Lifecycle();
 
   /// The headers of the pages that the last `added` of the sequence's tokens sealed.
@@ -57,10 +66,34 @@ class Lifecycle {
   std::string fingerprint() const;
 
  private:
-  Lifecycle(cache::Cache& cache, const CachePlan& plan, const Profile& profile, const kernels::Kernels& kernels,
-            model::Executor& executor);
+  /// What a unit of work converts of one layer: one KV head, or all of them where a tier is low-rank.
+  struct LayerPart {
+    int ordinal = 0;
+    int first_head = 0;
+    int heads = 0;
+  };
+  /// What one thread converts with.
+  struct ThreadState {
+    AlignedBuffer scratch;
+    attention::BlockReader blocks;
+  };
+  /// A block that was made, by unit.
+  struct BlockResult {
+    bool made = false;
+    int tokens = 0;
+    double seconds = 0;
+    format::BlockReport report;
+  };
+
+  Lifecycle(const Parts& parts, const Profile& profile);
+  void plan_class(const ClassPlan& c, const Profile& profile);
+  const attention::PageTurn* turn_of(const ClassPlan& c, size_t ordinal) const;
+  bool reserve_threads();
   void convert(std::span<const cache::WorkUnit> units);
-  void convert_unit(const cache::WorkUnit& unit, float* scratch);
+  BlockResult convert_unit(const cache::WorkUnit& unit, const format::TokenTraits* traits, ThreadState& thread);
+  /// Traits of the unit's page when the unit makes a block, else null.
+  const format::TokenTraits* traits_of(const cache::WorkUnit& unit);
+  void count(const BlockResult& result);
   uint64_t fingerprint(size_t cls, cache::Tier tier) const { return fingerprints_[cls][static_cast<size_t>(tier)]; }
 
   cache::Cache& cache_;
@@ -73,8 +106,13 @@ class Lifecycle {
   std::unique_ptr<Fidelity> fidelity_;             ///< null when no class has an anchor tier
   std::unique_ptr<cache::Controller> controller_;  ///< null when no class has a second tier
   std::vector<std::array<uint64_t, cache::kTiers>> fingerprints_;
-  AlignedBuffer scratch_;  ///< one part per thread, allocated at the first conversion
+  std::vector<std::vector<LayerPart>> parts_;  ///< [class][unit]
+  std::map<const format::RotaryTable*, attention::PageTurn> turns_;  ///< of layers with un-rotated blocks
+  std::unique_ptr<PageTraits> traits_;                               ///< null: no tier is low-rank
+  std::vector<ThreadState> threads_;                                 ///< allocated at the first conversion
   size_t scratch_floats_per_thread_ = 0;
+  int max_rank_ = 0, max_head_dim_ = 0;
+  LowRankStats low_rank_;
   double seconds_ = 0, step_seconds_ = 0, worst_step_seconds_ = 0;  ///< in convert(); of the present step; its maximum
 };
 

@@ -1,6 +1,7 @@
 #include "varve/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -31,11 +32,46 @@ Profile base_profile(std::string name, std::string description, TierFormats form
   return p;
 }
 
+/// Differential-KV's presets: docs/adr/0021 has what they take over from its README and what not.
+struct LowRankPreset {
+  const char* name;
+  const char* format;
+  double energy;
+};
+constexpr LowRankPreset kLowRankPresets[] = {
+    {"dkv-low", "lr32+64/rotated", 0.999},
+    {"dkv-mid", "lr64+128", 0.9999},
+    {"dkv-high", "lr128+256", 0.99999},
+    {"dkv-ultra", "lr64+256", 0.9999},
+};
+
+Profile low_rank_profile(std::string name, std::string description, const std::string& format) {
+  Profile p = base_profile(std::move(name), std::move(description),
+                           {.recent = "int8", .anchor = {}, .stale1 = format, .stale2 = {}, .centre = "auto"});
+  p.page_tokens = 1024;
+  p.recent_tokens = 1024;
+  return p;
+}
+
 Profile dense_profile() {
   Profile p = base_profile("dense", "every page f16: the control; no codec, conversion or scoring code runs",
                            {.recent = "f16", .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "none"});
   p.sink_tokens = 0;
   return p;
+}
+
+bool is_low_rank(const std::string& format_name) {
+  const auto parsed = format::parse_format(format_name, format::Centre::kNone);
+  return parsed.ok() && parsed->is_low_rank();
+}
+
+/// The format of the same name with `factor` times the rank.
+std::string scale_rank(const std::string& format_name, double factor) {
+  auto parsed = format::parse_format(format_name, format::Centre::kNone);
+  if (!parsed.ok() || !parsed->is_low_rank()) return format_name;
+  const auto rank = static_cast<int>(std::lround(parsed->low_rank.rank * factor));
+  parsed->low_rank.rank = std::clamp(rank, 1, format::kMaxLowRankTokens - 1);
+  return format::format_name(*parsed);
 }
 
 Json formats_json(const TierFormats& f) {
@@ -176,6 +212,70 @@ void each_router_field(R& r, const Fn& fn) {
   fn("question_tokens", r.question_tokens);
 }
 
+template <typename S, typename Fn>
+void each_low_rank_field(S& s, const Fn& fn) {
+  fn("energy", s.energy);
+  fn("least_rank", s.least_rank);
+  fn("seed", s.seed);
+  fn("oversample", s.oversample);
+  fn("power_iterations", s.power_iterations);
+  fn("coverage_bonus", s.coverage_bonus);
+  fn("edge_bonus", s.edge_bonus);
+}
+
+template <typename S, typename Fn>
+void each_band_field(S& s, const Fn& fn) {
+  fn("early", s.early);
+  fn("middle", s.middle);
+  fn("late", s.late);
+  fn("early_boost", s.early_boost);
+  fn("early_share", s.early_share);
+}
+
+template <typename S, typename Fn>
+void each_content_field(S& s, const Fn& fn) {
+  fn("on", s.on);
+  fn("rarity_weight", s.rarity_weight);
+  fn("least_idf", s.least_idf);
+  fn("digit_boost", s.digit_boost);
+  fn("owner_boost", s.owner_boost);
+  fn("rare_boost", s.rare_boost);
+  fn("rare_count", s.rare_count);
+  fn("run_gap_tokens", s.run_gap_tokens);
+  fn("most_run_tokens", s.most_run_tokens);
+  fn("rank_boost", s.rank_boost);
+  fn("numeric_share", s.numeric_share);
+}
+
+Status read_low_rank(const Json& object, LowRankPages& out) {
+  Reader reader(object, "\"low_rank\"");
+  each_low_rank_field(out, [&](const char* key, auto& value) { reader.read(key, value); });
+  const Json* bands = reader.child("bands", false);
+  const Json* content = reader.child("content", false);
+  if (Status s = reader.finish(); !s.ok()) return s;
+  if (bands != nullptr) {
+    Reader entry(*bands, "\"low_rank.bands\"");
+    each_band_field(out.bands, [&](const char* key, auto& value) { entry.read(key, value); });
+    if (Status s = entry.finish(); !s.ok()) return s;
+  }
+  if (content != nullptr) {
+    Reader entry(*content, "\"low_rank.content\"");
+    each_content_field(out.content, [&](const char* key, auto& value) { entry.read(key, value); });
+    if (Status s = entry.finish(); !s.ok()) return s;
+  }
+  return {};
+}
+
+Json low_rank_json(const LowRankPages& pages) {
+  Json out = Json::object(), bands = Json::object(), content = Json::object();
+  each_low_rank_field(pages, [&](const char* key, const auto& value) { out[key] = value; });
+  each_band_field(pages.bands, [&](const char* key, const auto& value) { bands[key] = value; });
+  each_content_field(pages.content, [&](const char* key, const auto& value) { content[key] = value; });
+  out["bands"] = std::move(bands);
+  out["content"] = std::move(content);
+  return out;
+}
+
 Status check_formats(const TierFormats& f, bool complete, const std::string& where) {
   if (complete && f.recent.empty()) return invalid_argument("profile: " + where + " names no format for \"recent\"");
   const auto centre = format::parse_centre(f.centre.empty() || f.centre == "auto" ? "none" : f.centre);
@@ -258,9 +358,58 @@ Status check_router(const Routing& r) {
   return {};
 }
 
+Status check_low_rank(const LowRankPages& p) {
+  const RankBands& b = p.bands;
+  const ContentOptions& c = p.content;
+  const struct {
+    const char* what;
+    long long value, low, high;
+  } counts[] = {{"low_rank.least_rank", p.least_rank, 0, format::kMaxLowRankTokens - 1},
+                {"low_rank.oversample", p.oversample, 0, 256},
+                {"low_rank.power_iterations", p.power_iterations, 0, 16},
+                {"low_rank.content.rare_count", c.rare_count, 0, 1 << 30},
+                {"low_rank.content.run_gap_tokens", c.run_gap_tokens, 0, 32},
+                {"low_rank.content.most_run_tokens", c.most_run_tokens, 0, 64}};
+  for (const auto& count : counts) {
+    if (Status status = check_range(count.what, count.value, count.low, count.high); !status.ok()) return status;
+  }
+  const struct {
+    const char* what;
+    double value, low, high;
+  } numbers[] = {{"low_rank.energy", p.energy, 0, 1},
+                 {"low_rank.coverage_bonus", p.coverage_bonus, 0, 1000},
+                 {"low_rank.edge_bonus", p.edge_bonus, 0, 1000},
+                 {"low_rank.bands.early", b.early, 0.01, 100},
+                 {"low_rank.bands.middle", b.middle, 0.01, 100},
+                 {"low_rank.bands.late", b.late, 0.01, 100},
+                 {"low_rank.bands.early_boost", b.early_boost, 1, 100},
+                 {"low_rank.bands.early_share", b.early_share, 0, 1},
+                 {"low_rank.content.rarity_weight", c.rarity_weight, 0, 1000},
+                 {"low_rank.content.least_idf", c.least_idf, 0, 1000},
+                 {"low_rank.content.digit_boost", c.digit_boost, 1, 1e6},
+                 {"low_rank.content.owner_boost", c.owner_boost, 1, 1e6},
+                 {"low_rank.content.rare_boost", c.rare_boost, 1, 1e6},
+                 {"low_rank.content.rank_boost", c.rank_boost, 1, 100},
+                 {"low_rank.content.numeric_share", c.numeric_share, 0, 1}};
+  for (const auto& number : numbers) {
+    if (Status status = check_number(number.what, number.value, number.low, number.high); !status.ok()) return status;
+  }
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::string> Profile::names() { return {"dense", "fp8", "int8", "minima"}; }
+double RankBands::factor(int ordinal, int count) const {
+  if (early_boost > 1 && ordinal < early_share * count) return early_boost;
+  const int third = 3 * ordinal / std::max(count, 1);
+  return third == 0 ? early : third == 1 ? middle : late;
+}
+
+std::vector<std::string> Profile::names() {
+  std::vector<std::string> out = {"dense", "fp8", "int8", "minima"};
+  for (const LowRankPreset& preset : kLowRankPresets) out.emplace_back(preset.name);
+  return out;
+}
 
 Result<Profile> Profile::named(std::string_view name) {
   if (name == "dense") return dense_profile();
@@ -278,6 +427,13 @@ Result<Profile> Profile::named(std::string_view name) {
     p.sink_tokens = 4;
     return p;
   }
+  for (const LowRankPreset& preset : kLowRankPresets) {
+    if (name != preset.name) continue;
+    Profile p =
+        low_rank_profile(preset.name, std::string("recent pages int8, older pages ") + preset.format, preset.format);
+    p.low_rank.energy = preset.energy;
+    return p;
+  }
   std::string list;
   for (const std::string& n : names()) list += (list.empty() ? "" : ", ") + n;
   return not_found("no profile \"" + std::string(name) + "\" (named: " + list +
@@ -288,6 +444,9 @@ Result<Profile> Profile::uniform(const std::string& format_text) {
   const auto parsed = format::parse_format(format_text, format::Centre::kRotary);
   if (!parsed.ok()) return parsed.status();
   if (format::is_direct(*parsed)) return dense_profile();
+  if (parsed->is_low_rank()) {
+    return low_rank_profile(format_text, "recent pages int8, older pages " + format_text, format_text);
+  }
   return base_profile(format_text, "every sealed tile " + format_text,
                       {.recent = format_text, .anchor = {}, .stale1 = {}, .stale2 = {}, .centre = "auto"});
 }
@@ -326,6 +485,7 @@ Result<Profile> Profile::from_json(std::string_view text) {
   reader.read("inner_product_norm", p.inner_product_norm);
   reader.read("convert_tokens_per_step", p.convert_tokens_per_step);
   const Json* scoring = reader.child("scoring", false);
+  const Json* low_rank = reader.child("low_rank", false);
   const Json* router = reader.child("router", false);
   const Json* tiers = reader.child("tiers", false);
   const Json* layers = reader.child("layers", true);
@@ -345,6 +505,9 @@ Result<Profile> Profile::from_json(std::string_view text) {
     each_router_field(p.router, [&](const char* key, auto& value) { entry.read(key, value); });
     if (Status s = entry.finish(); !s.ok()) return s;
   }
+  if (low_rank != nullptr) {
+    if (Status s = read_low_rank(*low_rank, p.low_rank); !s.ok()) return s;
+  }
   for (size_t i = 0; layers != nullptr && i < layers->size(); ++i) {
     const std::string where = "\"layers\"[" + std::to_string(i) + "]";
     if (!(*layers)[i].is_object()) return invalid_argument("profile: " + where + " must be an object");
@@ -361,6 +524,9 @@ Result<Profile> Profile::from_json(std::string_view text) {
     if (Status s = p.set_calibration(calibration->dump()); !s.ok()) return s;
   }
   if (Status s = p.validate(); !s.ok()) return s;
+  if (low_rank != nullptr && !p.has_low_rank()) {
+    return invalid_argument("profile: \"low_rank\" is there, but no tier has a low-rank format such as lr64+128");
+  }
   return p;
 }
 
@@ -380,6 +546,7 @@ std::string Profile::to_json() const {
     each_scoring_field(scoring, [&](const char* key, const auto& value) { entry[key] = value; });
     root["scoring"] = std::move(entry);
   }
+  if (has_low_rank()) root["low_rank"] = low_rank_json(low_rank);
   if (router.pages != 0) {
     Json entry = Json::object();
     each_router_field(router, [&](const char* key, const auto& value) { entry[key] = value; });
@@ -414,6 +581,7 @@ Status Profile::validate() const {
   if (Status s = check_range("convert_tokens_per_step", convert_tokens_per_step, 1, 1 << 20); !s.ok()) return s;
   if (Status s = check_formats(formats, true, "\"tiers\""); !s.ok()) return s;
   if (Status s = check_scoring(scoring, !formats.anchor.empty()); !s.ok()) return s;
+  if (Status s = check_low_rank(low_rank); !s.ok()) return s;
   if (Status s = check_router(router); !s.ok()) return s;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerOverride& o = layers[i];
@@ -458,6 +626,9 @@ Status Profile::set_calibration(std::string_view json) {
 
 TierFormats Profile::layer_formats(int ordinal, int count) const {
   TierFormats out = formats;
+  if (const double factor = low_rank.bands.factor(ordinal, count); factor != 1) {
+    for (const TierField& field : kTierFields) out.*field.member = scale_rank(out.*field.member, factor);
+  }
   for (const LayerOverride& o : layers) {
     const int first = o.first < 0 ? o.first + count : o.first;
     const int last = o.last < 0 ? o.last + count : o.last;
@@ -467,6 +638,15 @@ TierFormats Profile::layer_formats(int ordinal, int count) const {
     }
   }
   return out;
+}
+
+bool Profile::has_low_rank() const {
+  const auto any = [](const TierFormats& f) {
+    return std::any_of(std::begin(kTierFields), std::end(kTierFields),
+                       [&](const TierField& field) { return is_low_rank(f.*field.member); });
+  };
+  return any(formats) ||
+         std::any_of(layers.begin(), layers.end(), [&](const LayerOverride& o) { return any(o.formats); });
 }
 
 bool Profile::is_dense() const {

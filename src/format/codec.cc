@@ -1,6 +1,7 @@
 #include "format/codec.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "format/f16/layout.h"
 #include "format/fp8/layout.h"
@@ -91,7 +92,51 @@ std::string join(const Names& names) {
 }
 
 std::string valid_formats() {
-  return "valid are f16, fp8, int8 and k<" + join(kKWidths) + ">v<" + join(kVWidths) + ">, e.g. k4v3";
+  return "valid are f16, fp8, int8, k<" + join(kKWidths) + ">v<" + join(kVWidths) +
+         ">, e.g. k4v3, and lr<rank>+<exact rows>[/int4|/f16][/rotated], e.g. lr32+64";
+}
+
+/// What a low-rank format's name says of its exact rows; int8 goes without saying.
+constexpr std::array<std::string_view, 3> kRowCodecs = {"int8", "int4", "f16"};
+
+/// Takes a number off the front of text; -1 when there is none that an int holds.
+int take_number(std::string_view* text) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || text->front() == '-') return -1;
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return value;
+}
+
+/// name: what follows "lr".
+Result<LayerFormat> parse_low_rank(std::string_view name, const std::string& quoted) {
+  LayerFormat format;
+  LowRank& low_rank = format.low_rank;
+  low_rank.rank = take_number(&name);
+  const bool has_rows = low_rank.rank >= 0 && !name.empty() && name.front() == '+';
+  if (has_rows) name.remove_prefix(1);
+  low_rank.rows = has_rows ? take_number(&name) : -1;
+  if (low_rank.rank < 0 || low_rank.rows < 0) {
+    return invalid_argument(quoted + " needs a rank and a number of exact rows; " + valid_formats());
+  }
+  if (low_rank.rank < 1 || low_rank.rank >= kMaxLowRankTokens || low_rank.rows >= kMaxLowRankTokens) {
+    const std::string most = ".." + std::to_string(kMaxLowRankTokens - 1);
+    return invalid_argument(quoted + ": rank " + std::to_string(low_rank.rank) + " is not within 1" + most +
+                            " or exact rows " + std::to_string(low_rank.rows) + " not within 0" + most);
+  }
+  for (const RowCodec codec : {RowCodec::kInt4, RowCodec::kF16}) {
+    const std::string suffix = std::string("/").append(kRowCodecs[static_cast<size_t>(codec)]);
+    if (!name.starts_with(suffix)) continue;
+    low_rank.row_codec = codec;
+    name.remove_prefix(suffix.size());
+    break;
+  }
+  if (name == "/rotated") {
+    low_rank.rotated = true;
+  } else if (!name.empty()) {
+    return invalid_argument(quoted + " ends in '" + std::string(name) + "'; " + valid_formats());
+  }
+  return format;
 }
 
 constexpr std::array<std::string_view, 3> kCentres = {"none", "post", "rotary"};
@@ -107,6 +152,7 @@ bool head_dim_supported(int head_dim) {
 
 Result<LayerFormat> parse_format(std::string_view name, Centre centre) {
   const std::string quoted = "format '" + std::string(name) + "'";
+  if (name.starts_with("lr")) return parse_low_rank(name.substr(2), quoted);
   std::string_view k, v;
   if (name == "f16" || name == "fp8") {
     k = v = name;
@@ -134,6 +180,14 @@ Result<LayerFormat> parse_format(std::string_view name, Centre centre) {
 }
 
 std::string format_name(const LayerFormat& format) {
+  if (format.is_low_rank()) {
+    const LowRank& low_rank = format.low_rank;
+    std::string name = "lr" + std::to_string(low_rank.rank) + '+' + std::to_string(low_rank.rows);
+    if (low_rank.row_codec != RowCodec::kInt8) {
+      name.append("/").append(kRowCodecs[static_cast<size_t>(low_rank.row_codec)]);
+    }
+    return low_rank.rotated ? name + "/rotated" : name;
+  }
   const std::string_view k = kKWidths[static_cast<size_t>(format.k)];
   const std::string_view v = kVWidths[static_cast<size_t>(format.v)];
   if (k == v && (format.k == KCodec::kF16 || format.k == KCodec::kFp8)) return std::string(k);

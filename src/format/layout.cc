@@ -33,6 +33,15 @@ Status check_layout(const std::vector<LayerGeometry>& layers, const std::vector<
       return invalid_argument(where + std::to_string(g.q_heads) + " query heads over " + std::to_string(g.kv_heads) +
                               " KV heads");
     }
+    if (f.is_low_rank()) {
+      if (Status status = check_block(block_shape(g, f, page_tokens)); !status.ok()) {
+        return {status.code(), where + "format " + format_name(f) + ": " + status.message()};
+      }
+      if (!f.low_rank.rotated && (g.head.rotary == nullptr || g.head.rotary->head_dim() != head_dim)) {
+        return invalid_argument(where + "format " + format_name(f) + " needs a rotary table of head_dim " +
+                                std::to_string(head_dim));
+      }
+    }
     const bool rotates = k_codec(f.k).frame == Frame::kRotated || v_codec(f.v).frame == Frame::kRotated;
     if (rotates && (g.head.rotation == nullptr || g.head.rotation->head_dim() != head_dim)) {
       return invalid_argument(where + "format " + format_name(f) + " needs a rotation of head_dim " +
@@ -59,6 +68,13 @@ SlotLayout slot_layout(const std::vector<LayerGeometry>& layers, const std::vect
   slot.header_bytes = sizeof(PageHeader);
   slot.bytes = slot.header_bytes;
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (formats[i].is_low_rank()) {
+      const BlockShape shape = block_shape(layers[i], formats[i], page_tokens);
+      slot.layers.push_back({formats[i], {}, slot.bytes, block_bytes(shape)});
+      slot.bytes += slot.layers.back().block_bytes;
+      slot.payload_bytes += block_payload_bytes(shape);
+      continue;
+    }
     const PlaneLayout plane = plane_layout(formats[i], layers[i].head.head_dim, page_tokens);
     const size_t heads = static_cast<size_t>(layers[i].kv_heads);
     slot.layers.push_back({formats[i], plane, slot.bytes});

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "format/lr/block.h"
 #include "format/plane.h"
 
 namespace varve::format {
@@ -20,13 +21,20 @@ struct LayerGeometry {
   int group() const { return q_heads / kv_heads; }
 };
 
+/// The block of one layer in a low-rank format.
+inline BlockShape block_shape(const LayerGeometry& layer, const LayerFormat& format, int page_tokens) {
+  return {page_tokens, layer.kv_heads, layer.head.head_dim, format.low_rank};
+}
+
 struct LayerSlot {
   LayerFormat format;
-  PlaneLayout plane;
-  size_t offset = 0;  ///< of this layer's kv_heads planes inside the slot
+  PlaneLayout plane;       ///< of one KV head; empty for low-rank formats
+  size_t offset = 0;       ///< of this layer's kv_heads planes, or of its block, inside the slot
+  size_t block_bytes = 0;  ///< of the block of all KV heads in a low-rank format, else 0
 };
 
-/// Layout of one slot: the page header, then every layer of an attention class, head-major inside a layer.
+/// Layout of one slot: the page header, then every layer of an attention class, head-major inside a layer, low-rank
+/// layers as one block.
 struct SlotLayout {
   int page_tokens = 0;
   size_t header_bytes = 0;        ///< of the PageHeader every slot starts with (format/page_header.h)
@@ -34,6 +42,7 @@ struct SlotLayout {
   size_t bytes = 0;
   size_t payload_bytes = 0;  ///< codes alone; bytes - payload is metadata and padding
 
+  /// Not for low-rank layers.
   size_t plane(int ordinal, int kv_head) const {
     const LayerSlot& l = layers[static_cast<size_t>(ordinal)];
     return l.offset + static_cast<size_t>(kv_head) * l.plane.bytes;

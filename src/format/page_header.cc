@@ -42,6 +42,16 @@ uint64_t body_checksum(const uint8_t* slot, size_t slot_bytes) {
   return XXH3_64bits(slot + sizeof(PageHeader), slot_bytes - sizeof(PageHeader));
 }
 
+void add_low_rank(const LowRank& format, const LowRankOptions& options, std::vector<uint64_t>* words) {
+  words->insert(
+      words->end(),
+      {static_cast<uint64_t>(format.rank), static_cast<uint64_t>(format.rows), static_cast<uint64_t>(format.row_codec),
+       static_cast<uint64_t>(format.rotated), std::bit_cast<uint64_t>(options.energy),
+       static_cast<uint64_t>(options.least_rank), options.seed, static_cast<uint64_t>(options.oversample),
+       static_cast<uint64_t>(options.power_iterations), uint64_t{std::bit_cast<uint32_t>(options.coverage_bonus)},
+       uint64_t{std::bit_cast<uint32_t>(options.edge_bonus)}, options.selection});
+}
+
 }  // namespace
 
 uint64_t page_fingerprint(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats,
@@ -58,6 +68,7 @@ uint64_t page_fingerprint(const std::vector<LayerGeometry>& layers, const std::v
     words.push_back(static_cast<uint64_t>(f.centre));
     words.push_back(g.head.rotation != nullptr ? g.head.rotation->seed() : 0);
     words.push_back(g.head.rotary != nullptr ? g.head.rotary->fingerprint() : 0);
+    if (f.is_low_rank()) add_low_rank(f.low_rank, options.low_rank, &words);
   }
   words.push_back(options.inner_product_norm ? 1 : 0);
   return XXH64(words.data(), words.size() * sizeof(uint64_t), kCodecVersion);

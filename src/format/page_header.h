@@ -47,7 +47,8 @@ struct PageIdentity {
 };
 
 /// xxhash64 over everything that changes what the bytes of a page mean or how they were made: per layer its index,
-/// heads, head_dim, format, centre, rotation seed and rotary fingerprint, then the encode options.
+/// heads, head_dim, format, centre, rotation seed and rotary fingerprint, then the encode options (those of low-rank
+/// blocks only where there are any).
 uint64_t page_fingerprint(const std::vector<LayerGeometry>& layers, const std::vector<LayerFormat>& formats,
                           const EncodeOptions& options);
 

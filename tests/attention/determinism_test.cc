@@ -14,8 +14,10 @@ class Determinism : public testing::TestWithParam<const kernels::Kernels*> {};
 
 ClassSpec mixed_spec() {
   ClassSpec spec;
-  spec.tiers = {{format_of("int8", Centre::kRotary), format_of("f16"), format_of("fp8")},
-                {format_of("k4v3", Centre::kRotary), format_of("f16"), format_of("k5v4", Centre::kPost)}};
+  const LayerFormat int8 = format_of("int8", Centre::kRotary);
+  spec.tiers = {{int8, format_of("f16"), format_of("fp8"), int8, int8},
+                {format_of("k4v3", Centre::kRotary), format_of("f16"), format_of("k5v4", Centre::kPost),
+                 format_of("lr24+20"), format_of("lr16+30/rotated/int4")}};
   spec.q_heads = 6;
   spec.kv_heads = 2;
   return spec;

@@ -94,9 +94,9 @@ TEST_P(Mass, MixedTiersAndCentres) {
   for (const Centre centre : {Centre::kNone, Centre::kPost, Centre::kRotary}) {
     ClassSpec spec;
     const LayerFormat f16 = format_of("f16");
-    spec.tiers = {{format_of("int8", centre), f16, format_of("fp8", centre)},
-                  {format_of("k4v3", centre), f16, format_of("k5v4", centre)},
-                  {format_of("k3v2", Centre::kNone), f16, f16}};
+    spec.tiers = {{format_of("int8", centre), f16, format_of("fp8", centre), format_of("int8", centre)},
+                  {format_of("k4v3", centre), f16, format_of("k5v4", centre), format_of("lr16+20")},
+                  {format_of("k3v2", Centre::kNone), f16, f16, format_of("lr8+30/rotated")}};
     spec.q_heads = 6;
     spec.kv_heads = 2;
     uint32_t seed = 100;

@@ -82,7 +82,7 @@ struct ScoreCase {
 void check_scores(const ScoreCase& c, uint32_t seed, const kernels::Kernels& kernels) {
   constexpr int kTokens = 300, kPage = 128;
   ClassSpec spec;
-  spec.tiers = {{c.format}};
+  spec.tiers = {{c.format.is_low_rank() ? format_of("int8", Centre::kPost) : c.format}, {c.format}};
   spec.q_heads = c.q_heads;
   spec.head_dim = c.head_dim;
   spec.n_rot = c.n_rot;
@@ -91,7 +91,7 @@ void check_scores(const ScoreCase& c, uint32_t seed, const kernels::Kernels& ker
   spec.page_tokens = kPage;
   const TestClass cls(spec);
   TestSequence sequence(cls, kTokens, seed);
-  sequence.fill(kTokens, {0});
+  sequence.fill(kTokens, {1});
 
   SequenceState state;
   state.view = sequence.view(0, kTokens, 0);
@@ -102,10 +102,12 @@ void check_scores(const ScoreCase& c, uint32_t seed, const kernels::Kernels& ker
   step.layer = &cls.layers()[0];
   step.kernels = &kernels;
   step.curve = curve ? &*curve : nullptr;
+  const PageTurn turn(*cls.rotary(), kPage / kTileTokens);
+  step.turn = &turn;
   step.strip = &cls.strip();
   step.sequences = {&state, 1};
   ThreadScratch scratch;
-  ASSERT_TRUE(scratch.reserve(cls.layers(), false, kernels::kMaxGroup));
+  ASSERT_TRUE(scratch.reserve(cls.layers(), false, kernels::kMaxGroup, 64));
   PageScorer scorer(step, scratch);
   scorer.begin(0, 0);
   const auto dim = static_cast<size_t>(c.head_dim);
@@ -162,6 +164,9 @@ TEST_P(Route, ScoresAreThoseOfTheDecodedKeys) {
                     .neox = head_dim % 64 == 0},
                    seed++, *GetParam());
     }
+  }
+  for (const char* name : {"lr4+20", "lr32+64/int4", "lr16+0", "lr4+20/rotated", "lr32+64/f16/rotated"}) {
+    check_scores({.format = format_of(name)}, seed++, *GetParam());
   }
   check_scores({.format = with_centre("k4v3", Centre::kPost), .softcap = 5}, seed++, *GetParam());
   check_scores({.format = with_centre("k5v4", Centre::kRotary), .q_heads = 16}, seed++, *GetParam());
@@ -318,42 +323,49 @@ double masked_error(const TestSequence& sequence, const HeadRows& rows, int ordi
   return std::sqrt(error / norm);
 }
 
-// The output is the softmax over the pages that the scores name, row by row (decode) or block by block (prefill).
-TEST_P(Route, OutputsAreTheSoftmaxOverTheBestPages) {
-  constexpr int kPast = 1379, kPages = 4, kWindow = 100;
-  const ClassSpec spec = routed_spec({.pages = kPages, .window_tokens = kWindow, .prefill = true});
-  const TestClass cls(spec);
-  for (const int rows : {1, 3, 90}) {
-    TestSequence sequence(cls, kPast + rows, 11, 3.0f);
-    sequence.fill(kPast, {1, 0, 1});
-    ClassAttention attention(cls.geometry(), *GetParam(), 1);
-    const StepOutput output = run_step(attention, {{&sequence, kPast, rows}}, 1);
-    EXPECT_GT(attention.route_stats().selections, 0u);
-    const int block = rows <= kDecodeRows ? 1 : prefill_block_rows(3);
-    for (int i = 0; i < 3; ++i) {
-      for (int kv = 0; kv < 2; ++kv) {
-        const HeadRows decoded = sequence.decoded(i, kv, kPast);
-        for (int first = 0; first < rows;) {
-          const int n = std::min(rows - first, block - (kPast + first) % block);
-          const int asking = std::min(n, kernels::kMaxGroup / 3);
-          std::vector<int> positions;
-          for (int r = 1; r <= asking; ++r) positions.push_back(kPast + first + r * n / asking - 1);
-          const int always = std::min(kPast / kPage * kPage, kPast + first - kWindow + 1) / kPage;
-          const auto attended = expected_pages(sequence, decoded, i, kv, positions, kPast, always, kPages);
-          for (const int r : {first, first + n - 1}) {
-            for (int g = 0; g < 3; ++g) {
-              const int head = kv * 3 + g;
-              EXPECT_LE(masked_error(sequence, decoded, i, kPast + r, head, attended,
-                                     output[static_cast<size_t>(i)].data() + (r * 6 + head) * 64),
-                        1e-3)
-                  << "layer " << i << " row " << r << " of " << rows << " head " << head;
-            }
+constexpr int kPast = 1379, kPages = 4, kWindow = 100;
+
+/// One step of `rows` rows, every row of interest against the softmax over the pages that fp64 chooses.
+void check_outputs(const TestClass& cls, int rows, const kernels::Kernels& kernels) {
+  TestSequence sequence(cls, kPast + rows, 11, 3.0f);
+  sequence.fill(kPast, {1, 0, 1});
+  ClassAttention attention(cls.geometry(), kernels, 1);
+  const StepOutput output = run_step(attention, {{&sequence, kPast, rows}}, 1);
+  EXPECT_GT(attention.route_stats().selections, 0u);
+  const int block = rows <= kDecodeRows ? 1 : prefill_block_rows(3);
+  for (int i = 0; i < 3; ++i) {
+    for (int kv = 0; kv < 2; ++kv) {
+      const HeadRows decoded = sequence.decoded(i, kv, kPast);
+      for (int first = 0; first < rows;) {
+        const int n = std::min(rows - first, block - (kPast + first) % block);
+        const int asking = std::min(n, kernels::kMaxGroup / 3);
+        std::vector<int> positions;
+        for (int r = 1; r <= asking; ++r) positions.push_back(kPast + first + r * n / asking - 1);
+        const int always = std::min(kPast / kPage * kPage, kPast + first - kWindow + 1) / kPage;
+        const auto attended = expected_pages(sequence, decoded, i, kv, positions, kPast, always, kPages);
+        for (const int r : {first, first + n - 1}) {
+          for (int g = 0; g < 3; ++g) {
+            const int head = kv * 3 + g;
+            EXPECT_LE(masked_error(sequence, decoded, i, kPast + r, head, attended,
+                                   output[static_cast<size_t>(i)].data() + (r * 6 + head) * 64),
+                      1e-3)
+                << "layer " << i << " row " << r << " of " << rows << " head " << head;
           }
-          first += n;
         }
+        first += n;
       }
     }
   }
+}
+
+// The output is the softmax over the pages that the scores name, row by row (decode) or block by block (prefill).
+TEST_P(Route, OutputsAreTheSoftmaxOverTheBestPages) {
+  ClassSpec spec = routed_spec({.pages = kPages, .window_tokens = kWindow, .prefill = true});
+  const TestClass codes(spec);
+  spec.tiers[1] = {format_of("lr8+16"), format_of("f16"), format_of("lr16+8/int4/rotated")};
+  const TestClass blocks(spec);
+  for (const int rows : {1, 3, 90}) check_outputs(codes, rows, *GetParam());
+  for (const int rows : {1, 90}) check_outputs(blocks, rows, *GetParam());
 }
 
 // A key that answers the query is found wherever it is, in every format, with one page to choose.

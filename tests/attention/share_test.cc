@@ -106,8 +106,10 @@ TEST_P(Share, EqualsSoloForGroupsAndLengths) {
     for (int group = 1; group <= 9; ++group) {
       if (slow() && (group + sequences) % 4 != 0) continue;
       ClassSpec spec;
-      spec.tiers = {{format_of("int8", Centre::kRotary), format_of("f16"), format_of("fp8")},
-                    {format_of("k4v3", Centre::kRotary), format_of("f16"), format_of("k5v4", Centre::kPost)}};
+      const LayerFormat int8 = format_of("int8", Centre::kRotary);
+      spec.tiers = {{int8, format_of("f16"), format_of("fp8"), int8, int8},
+                    {format_of("k4v3", Centre::kRotary), format_of("f16"), format_of("k5v4", Centre::kPost),
+                     format_of("lr24+20"), format_of("lr16+30/rotated")}};
       spec.kv_heads = 2;
       spec.q_heads = 2 * group;
       spec.page_tokens = 128;

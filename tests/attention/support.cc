@@ -9,6 +9,8 @@
 #include <limits>
 #include <thread>
 
+#include "format/lr/encode.h"
+
 namespace varve::attention::test {
 
 LayerFormat format_of(const std::string& name, Centre centre) {
@@ -148,6 +150,10 @@ void TestSequence::fill_page(int index, int past) {
     const format::LayerSlot& slot = layout.layers[static_cast<size_t>(i)];
     const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(i)];
     const LayerRows& rows = rows_[static_cast<size_t>(i)];
+    if (slot.format.is_low_rank()) {
+      fill_block(index, i);
+      continue;
+    }
     for (int h = 0; h < layer.kv_heads; ++h) {
       uint8_t* plane = page(index) + layout.plane(i, h);
       const int n = std::min(page_tokens, past - start);
@@ -181,6 +187,46 @@ void TestSequence::fill_page(int index, int past) {
       }
     }
   }
+}
+
+void TestSequence::fill_block(int index, int ordinal) {
+  const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(ordinal)];
+  const format::LayerSlot& slot = cls_->slot(tier(index)).layers[static_cast<size_t>(ordinal)];
+  const format::BlockShape shape = format::block_shape(layer, slot.format, cls_->spec().page_tokens);
+  const int start = index * shape.tokens;
+  const size_t dim = static_cast<size_t>(shape.head_dim), row = static_cast<size_t>(shape.kv_heads) * dim;
+  std::vector<float> joint[2];
+  for (std::vector<float>& side : joint) side.resize(static_cast<size_t>(shape.tokens) * row);
+  const LayerRows& rows = rows_[static_cast<size_t>(ordinal)];
+  for (int h = 0; h < shape.kv_heads; ++h) {
+    std::vector<float> k = half_rows(rows.k, h, start, shape.tokens);
+    const std::vector<float> v = half_rows(rows.v, h, start, shape.tokens);
+    for (size_t t = 0; t < static_cast<size_t>(shape.tokens); ++t) {
+      if (!shape.format.rotated) layer.head.rotary->turn(k.data() + t * dim, -static_cast<int>(t));
+      const size_t to = t * row + static_cast<size_t>(h) * dim;
+      std::copy_n(k.data() + t * dim, dim, joint[0].data() + to);
+      std::copy_n(v.data() + t * dim, dim, joint[1].data() + to);
+    }
+  }
+  const format::LowRankOptions& options = cls_->geometry().encode.low_rank;
+  std::vector<float> scratch(format::encode_scratch_floats(shape, options));
+  const int sinks = start == 0 && cls_->owns_strip(ordinal) ? cls_->spec().sink_tokens : 0;
+  format::encode_block(shape, options, {}, sinks, joint[0].data(), joint[1].data(), kernels::available().front()->gemm,
+                       scratch.data(), page(index) + slot.offset);
+}
+
+void TestSequence::decode_page_tile(int index, int ordinal, int kv_head, int tile, float* k, float* v) const {
+  const LayerGeometry& layer = cls_->layers()[static_cast<size_t>(ordinal)];
+  const format::SlotLayout& layout = cls_->slot(tier(index));
+  const format::LayerSlot& slot = layout.layers[static_cast<size_t>(ordinal)];
+  if (!slot.format.is_low_rank()) {
+    format::decode_tile(slot.format, layer.head, slot.plane, tile, page(index) + layout.plane(ordinal, kv_head), k, v);
+    return;
+  }
+  const format::BlockShape shape = format::block_shape(layer, slot.format, layout.page_tokens);
+  format::decode_block_tile(shape, page(index) + slot.offset, kv_head, tile, k, v);
+  if (shape.format.rotated) return;
+  for (int t = 0; t < kTileTokens; ++t) layer.head.rotary->turn(k + t * shape.head_dim, tile * kTileTokens + t);
 }
 
 void TestSequence::fill_strip(int past) {
@@ -238,10 +284,7 @@ HeadRows TestSequence::decoded(int ordinal, int kv_head, int past) const {
   std::vector<float> k(kTileTokens * dim), v(kTileTokens * dim);
   for (int tile = first_page_ * page_tokens; tile + kTileTokens <= past; tile += kTileTokens) {
     const int index = tile / page_tokens;
-    const format::SlotLayout& layout = cls_->slot(tier(index));
-    const format::LayerSlot& slot = layout.layers[static_cast<size_t>(ordinal)];
-    format::decode_tile(slot.format, layer.head, slot.plane, tile % page_tokens / kTileTokens,
-                        page(index) + layout.plane(ordinal, kv_head), k.data(), v.data());
+    decode_page_tile(index, ordinal, kv_head, tile % page_tokens / kTileTokens, k.data(), v.data());
     const auto sinks =
         static_cast<ptrdiff_t>(strip && tile == 0 ? static_cast<size_t>(cls_->spec().sink_tokens) * dim : 0);
     const auto at = static_cast<ptrdiff_t>(static_cast<size_t>(tile) * dim);

@@ -116,6 +116,10 @@ class TestSequence {
   };
 
   void fill_page(int index, int past);
+  /// The low-rank block of one layer of a full page.
+  void fill_block(int index, int ordinal);
+  /// k, v: [kTileTokens][head_dim] at their positions.
+  void decode_page_tile(int index, int ordinal, int kv_head, int tile, float* k, float* v) const;
   void fill_strip(int past);
 
   const TestClass* cls_;

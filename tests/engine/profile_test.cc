@@ -161,6 +161,160 @@ TEST(Profile, ARouterIsPartOfTheDigestAndNotDense) {
   EXPECT_EQ(again->to_json(), p.to_json());
 }
 
+constexpr const char* kLowRank = R"({
+  "low_rank": {"energy": 0.999, "seed": 7, "bands": {"early": 0.75, "middle": 1.5, "late": 0.5},
+               "content": {"digit_boost": 5, "on": false}},
+  "tiers": {"recent": "int8", "stale1": "lr32+64", "stale2": "lr8+16/int4/rotated", "centre": "none"},
+  "layers": [{"layers": "-1", "stale1": "lr20+64"}]
+})";
+
+TEST(Profile, EveryLowRankKeyIsCheckedForTypeAndRange) {
+  const auto refused = [](const std::string& low_rank, const std::string& expected) {
+    const auto p =
+        Profile::from_json(R"({"tiers": {"recent": "int8", "stale1": "lr32+64"}, "low_rank": )" + low_rank + "}");
+    ASSERT_FALSE(p.ok()) << low_rank;
+    EXPECT_EQ(p.status().code(), StatusCode::kInvalidArgument) << low_rank;
+    EXPECT_NE(p.status().message().find(expected), std::string::npos) << low_rank << ": " << p.status().message();
+  };
+  const struct {
+    const char *open, *where, *close;
+    std::vector<const char*> keys;
+  } objects[] = {{"",
+                  "low_rank.",
+                  "",
+                  {"energy", "least_rank", "seed", "oversample", "power_iterations", "coverage_bonus", "edge_bonus"}},
+                 {"{\"bands\": ", "low_rank.bands.", "}", {"early", "middle", "late", "early_boost", "early_share"}},
+                 {"{\"content\": ",
+                  "low_rank.content.",
+                  "}",
+                  {"rarity_weight", "least_idf", "digit_boost", "owner_boost", "rare_boost", "rare_count",
+                   "run_gap_tokens", "most_run_tokens", "rank_boost", "numeric_share"}}};
+  for (const auto& object : objects) {
+    for (const std::string key : object.keys) {
+      const auto with = [&](const std::string& value) {
+        return object.open + ("{\"" + key + "\": ") + value + "}" + object.close;
+      };
+      for (const char* wrong : {"null", "[1]", "{}", "\"1\"", "true"}) refused(with(wrong), "\"" + key + "\"");
+      if (key == "seed") {
+        refused(with("-1"), "in range");
+        continue;
+      }
+      refused(with("-1"), object.where + key + " is -1");
+      refused(with("2000000000"), object.where + key + " is 2000000000");
+    }
+    refused(object.open + std::string("{\"x\": 1}") + object.close, "unknown key \"x\"");
+    refused(object.open + std::string("[]") + object.close, "must be an object");
+  }
+  for (const char* whole : {"least_rank", "oversample", "power_iterations"}) {
+    refused(std::string("{\"") + whole + "\": 1.5}", "must be a whole number");
+  }
+  refused(R"({"content": {"on": 1}})", "true or false");
+  refused(R"({"content": {"most_run_tokens": 65}})", "must be 0 to 64");
+}
+
+TEST(Profile, TheLowRankBlockIsWrittenReadAndDigestedWhereItMatters) {
+  const auto p = Profile::from_json(kLowRank);
+  ASSERT_TRUE(p.ok()) << p.status().message();
+  EXPECT_TRUE(p->has_low_rank());
+  EXPECT_EQ(p->low_rank.energy, 0.999);
+  EXPECT_EQ(p->low_rank.seed, 7u);
+  EXPECT_EQ(p->low_rank.bands.middle, 1.5);
+  EXPECT_EQ(p->low_rank.content.digit_boost, 5);
+  EXPECT_FALSE(p->low_rank.content.on);
+  const auto again = Profile::from_json(p->to_json());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->low_rank, p->low_rank);
+  EXPECT_EQ(again->digest(), p->digest());
+
+  std::set<std::string> digests = {p->digest()};
+  const auto changed = [&](const auto& change) {
+    Profile other = *p;
+    change(other.low_rank);
+    EXPECT_TRUE(digests.insert(other.digest()).second);
+    EXPECT_EQ(Profile::from_json(other.to_json())->low_rank, other.low_rank);
+  };
+  changed([](LowRankPages& l) { l.energy = 0.5; });
+  changed([](LowRankPages& l) { l.least_rank = 5; });
+  changed([](LowRankPages& l) { l.seed = uint64_t{1} << 63; });
+  changed([](LowRankPages& l) { l.oversample = 6; });
+  changed([](LowRankPages& l) { l.power_iterations = 3; });
+  changed([](LowRankPages& l) { l.coverage_bonus = 0; });
+  changed([](LowRankPages& l) { l.edge_bonus = 0; });
+  changed([](LowRankPages& l) { l.bands.early = 2; });
+  changed([](LowRankPages& l) { l.bands.middle = 2; });
+  changed([](LowRankPages& l) { l.bands.late = 2; });
+  changed([](LowRankPages& l) { l.bands.early_boost = 2; });
+  changed([](LowRankPages& l) { l.bands.early_share = 0.25; });
+  changed([](LowRankPages& l) { l.content.on = true; });
+  changed([](LowRankPages& l) { l.content.rarity_weight = 2; });
+  changed([](LowRankPages& l) { l.content.least_idf = 3; });
+  changed([](LowRankPages& l) { l.content.digit_boost = 2; });
+  changed([](LowRankPages& l) { l.content.owner_boost = 2; });
+  changed([](LowRankPages& l) { l.content.rare_boost = 2; });
+  changed([](LowRankPages& l) { l.content.rare_count = 3; });
+  changed([](LowRankPages& l) { l.content.run_gap_tokens = 2; });
+  changed([](LowRankPages& l) { l.content.most_run_tokens = 31; });
+  changed([](LowRankPages& l) { l.content.rank_boost = 2; });
+  changed([](LowRankPages& l) { l.content.numeric_share = 0.5; });
+
+  // Profiles without low-rank pages keep the digests that they had before there were any.
+  EXPECT_EQ(Profile::named("minima")->to_json().find("low_rank"), std::string::npos);
+  const auto useless = Profile::from_json(R"({"low_rank": {"seed": 2}, "tiers": {"recent": "int8"}})");
+  ASSERT_FALSE(useless.ok());
+  EXPECT_NE(useless.status().message().find("no tier has a low-rank format"), std::string::npos);
+}
+
+TEST(Profile, RankBandsScaleTheProfilesRanksAndNotTheOverrides) {
+  auto p = Profile::from_json(kLowRank);
+  ASSERT_TRUE(p.ok()) << p.status().message();
+  std::vector<std::string> formats;
+  for (int i = 0; i < 9; ++i) formats.push_back(p->layer_formats(i, 9).stale1);
+  const std::string early = "lr24+64", middle = "lr48+64", late = "lr16+64";
+  EXPECT_EQ(formats, (std::vector<std::string>{early, early, early, middle, middle, middle, late, late, "lr20+64"}));
+  EXPECT_EQ(p->layer_formats(0, 9).stale2, "lr6+16/int4/rotated");
+  EXPECT_EQ(p->layer_formats(0, 9).recent, "int8");
+  EXPECT_EQ(p->layer_formats(0, 9).centre, "none");
+
+  p->low_rank.bands.early_boost = 2;
+  EXPECT_EQ(p->layer_formats(0, 9).stale1, "lr64+64") << "the first 15 %: two of nine layers";
+  EXPECT_EQ(p->layer_formats(1, 9).stale1, "lr64+64");
+  EXPECT_EQ(p->layer_formats(2, 9).stale1, early);
+
+  p->low_rank.bands = {.early = 100, .middle = 0.01, .late = 1, .early_boost = 1, .early_share = 0.15};
+  EXPECT_EQ(p->layer_formats(0, 3).stale1, "lr1023+64") << "the most that a format can name";
+  EXPECT_EQ(p->layer_formats(1, 3).stale1, "lr1+64") << "and the least";
+  EXPECT_EQ(p->layer_formats(0, 1).stale1, "lr20+64") << "a single layer, which is also the last";
+}
+
+TEST(Profile, LowRankPresetsAndUniformLowRankFormats) {
+  const struct {
+    const char *name, *stale1;
+    double energy;
+  } presets[] = {{"dkv-low", "lr32+64/rotated", 0.999},
+                 {"dkv-mid", "lr64+128", 0.9999},
+                 {"dkv-high", "lr128+256", 0.99999},
+                 {"dkv-ultra", "lr64+256", 0.9999}};
+  for (const auto& preset : presets) {
+    const auto p = Profile::named(preset.name);
+    ASSERT_TRUE(p.ok()) << p.status().message();
+    EXPECT_EQ(p->formats.recent, "int8");
+    EXPECT_EQ(p->formats.stale1, preset.stale1);
+    EXPECT_EQ(p->low_rank.energy, preset.energy);
+    EXPECT_EQ(p->page_tokens, 1024);
+    EXPECT_TRUE(p->has_low_rank());
+  }
+  const auto uniform = Profile::load("lr16+8/f16");
+  ASSERT_TRUE(uniform.ok()) << uniform.status().message();
+  EXPECT_EQ(uniform->formats.recent, "int8") << "recent pages are written tile by tile";
+  EXPECT_EQ(uniform->formats.stale1, "lr16+8/f16");
+  EXPECT_TRUE(uniform->validate().ok());
+  EXPECT_FALSE(Profile::named("minima")->has_low_rank());
+  auto by_layer = Profile::from_json(
+      R"({"tiers": {"recent": "int8", "stale1": "k4v3", "centre": "none"}, "layers": [{"layers": "0", "stale1": "lr8+8"}]})");
+  ASSERT_TRUE(by_layer.ok()) << by_layer.status().message();
+  EXPECT_TRUE(by_layer->has_low_rank());
+}
+
 TEST(Profile, ACalibrationBindsItToAModelAndIsNoPartOfTheDigest) {
   auto p = Profile::from_json(kCustom);
   ASSERT_TRUE(p.ok());

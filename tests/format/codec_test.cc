@@ -351,7 +351,8 @@ TEST(FormatNames, ErrorsSayWhatIsWrongAndWhatIsValid) {
   };
   EXPECT_EQ(
       message("q8_0"),
-      "format 'q8_0' is unknown; valid are f16, fp8, int8 and k<f16|fp8|8|6|5|4|3|2>v<f16|fp8|8|4|3|2>, e.g. k4v3");
+      "format 'q8_0' is unknown; valid are f16, fp8, int8, k<f16|fp8|8|6|5|4|3|2>v<f16|fp8|8|4|3|2>, e.g. k4v3, and "
+      "lr<rank>+<exact rows>[/int4|/f16][/rotated], e.g. lr32+64");
   EXPECT_NE(message("k7v4").find("format 'k7v4': no K codec has width '7'"), std::string::npos) << message("k7v4");
   EXPECT_NE(message("k4v5").find("format 'k4v5': no V codec has width '5'"), std::string::npos) << message("k4v5");
   for (const char* bad :
@@ -360,12 +361,58 @@ TEST(FormatNames, ErrorsSayWhatIsWrongAndWhatIsValid) {
   }
 }
 
+TEST(FormatNames, LowRankNamesRoundTrip) {
+  for (const int rank : {1, 32, 1023}) {
+    for (const int rows : {0, 64, 1023}) {
+      for (const RowCodec codec : {RowCodec::kInt8, RowCodec::kInt4, RowCodec::kF16}) {
+        for (const bool rotated : {false, true}) {
+          LayerFormat format;
+          format.low_rank = {rank, rows, codec, rotated};
+          const auto parsed = parse_format(format_name(format), Centre::kRotary);
+          ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+          EXPECT_EQ(*parsed, format) << format_name(format);
+          EXPECT_FALSE(is_direct(*parsed));
+        }
+      }
+    }
+  }
+  const auto parsed = parse_format("lr64+128/int4/rotated", Centre::kNone);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->low_rank, (LowRank{64, 128, RowCodec::kInt4, true}));
+  EXPECT_EQ(format_name(*parse_format("lr32+64", Centre::kNone)), "lr32+64");
+  EXPECT_EQ(format_name(*parse_format("lr8+0/f16", Centre::kNone)), "lr8+0/f16");
+}
+
+TEST(FormatNames, LowRankErrorsSayTheNumbers) {
+  const auto message = [](std::string_view name) {
+    const auto parsed = parse_format(name, Centre::kNone);
+    EXPECT_FALSE(parsed.ok()) << name;
+    EXPECT_EQ(parsed.status().code(), StatusCode::kInvalidArgument);
+    return parsed.status().message();
+  };
+  for (const char* range : {"lr0+64", "lr1024+64"}) {
+    const std::string text = message(range);
+    EXPECT_NE(text.find(std::string("format '") + range + "': rank "), std::string::npos) << text;
+    EXPECT_NE(text.find("is not within 1..1023"), std::string::npos) << text;
+  }
+  EXPECT_NE(message("lr32+1024").find("exact rows 1024 not within 0..1023"), std::string::npos);
+  for (const char* bad : {"lr", "lr+", "lr32", "lr32+", "lr+64", "lr-1+64", "lr32+-1", "lr32 +64", "lr32+ 64",
+                          "lr99999999999+1", "lr32+99999999999", "lrs32+64", "lr32x+64"}) {
+    EXPECT_NE(message(bad).find("needs a rank and a number of exact rows; valid are"), std::string::npos) << bad;
+  }
+  for (const char* bad : {"lr32+64/", "lr32+64/int8", "lr32+64/int4/f16", "lr32+64/rotated/int4", "lr32+64/rotated ",
+                          "lr32+64/int4/", "lr32+64x"}) {
+    EXPECT_NE(message(bad).find("ends in '"), std::string::npos) << message(bad);
+  }
+}
+
 TEST(FormatNames, RandomNamesNeverCrash) {
   std::mt19937 random(77);
-  constexpr std::string_view kAlphabet = "kvfpint1234568-_ \0\xff";
+  constexpr std::string_view kAlphabet = "kvfpintlr+/1234568-_ \0\xff";
   for (int i = 0; i < 20000; ++i) {
     std::string name(random() % 9, ' ');
     for (char& c : name) c = kAlphabet[random() % kAlphabet.size()];
+    if (i % 4 == 0) name = "lr4+" + name;
     const auto parsed = parse_format(name, Centre::kPost);
     if (parsed.ok()) {
       EXPECT_EQ(*parse_format(format_name(*parsed), Centre::kPost), *parsed) << name;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "format/lr/block.h"
 #include "format/plane.h"
 
 namespace varve::format {
@@ -47,6 +48,30 @@ TEST(Docs, TheTableOfFormatsIsComputed) {
     table += '\n';
   }
   expect_holds("docs/formats.md", table);
+}
+
+/// Bits per value of a block, by head_dim, for two KV heads.
+std::string low_rank_bits(const char* name, int page_tokens) {
+  std::string row = std::string("| `").append(name).append("`, ").append(std::to_string(page_tokens)).append(" |");
+  for (const int head_dim : kHeadDims) {
+    const BlockShape shape{page_tokens, 2, head_dim, parse_format(name, Centre::kNone)->low_rank};
+    EXPECT_TRUE(check_block(shape).ok()) << name << " dim " << head_dim;
+    char cell[16];
+    std::snprintf(cell, sizeof(cell), " %.2f |",
+                  static_cast<double>(block_bytes(shape)) * 8 / (static_cast<double>(page_tokens) * shape.width()));
+    row += cell;
+  }
+  return row + '\n';
+}
+
+TEST(Docs, BitsOfLowRankBlocksAreComputed) {
+  std::string table;
+  for (const char* name : {"lr32+64", "lr64+128", "lr128+256", "lr32+64/int4", "lr32+64/f16"}) {
+    table += low_rank_bits(name, 1024);
+  }
+  for (const char* name : {"lr16+16", "lr32+40"}) table += low_rank_bits(name, 256);
+  expect_holds("src/format/lr/FORMAT.md", table);
+  expect_holds("docs/formats.md", low_rank_bits("lr32+64", 1024) + low_rank_bits("lr64+128", 1024));
 }
 
 std::string bytes_per_token(const char* label, const LayerFormat& format) {

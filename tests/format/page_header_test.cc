@@ -66,6 +66,50 @@ TEST(SlotLayout, SizesAddUp) {
   }
 }
 
+TEST(SlotLayout, ALowRankLayerIsOneBlock) {
+  Class c;
+  const std::vector<LayerFormat> formats = {*parse_format("lr16+8/int4", Centre::kNone),
+                                            *parse_format("k4v3", Centre::kRotary)};
+  ASSERT_TRUE(check_layout(c.layers, formats, kPageTokens, 4).ok());
+  const SlotLayout slot = slot_layout(c.layers, formats, kPageTokens);
+  const BlockShape shape = block_shape(c.layers[0], formats[0], kPageTokens);
+  EXPECT_EQ(shape.kv_heads, 2);
+  EXPECT_EQ(shape.head_dim, 64);
+  EXPECT_EQ(slot.layers[0].block_bytes, block_bytes(shape));
+  EXPECT_EQ(slot.layers[0].plane.bytes, 0u);
+  EXPECT_EQ(slot.layers[0].offset, slot.header_bytes);
+  EXPECT_EQ(slot.layers[1].block_bytes, 0u);
+  EXPECT_EQ(slot.layers[1].offset, slot.header_bytes + block_bytes(shape));
+  EXPECT_EQ(slot.bytes, slot.layers[1].offset + slot.layers[1].plane.bytes);
+  EXPECT_EQ(slot.payload_bytes, block_payload_bytes(shape) + slot.layers[1].plane.payload_bytes);
+  EXPECT_EQ(slot.bytes % kCacheLine, 0u);
+}
+
+TEST(SlotLayout, LowRankRefusalsSayTheNumbers) {
+  const auto message = [](const char* name, int page_tokens, auto change) {
+    Class c;
+    change(c);
+    const Status status = check_layout(c.layers, uniform(name, Centre::kNone), page_tokens, 4);
+    EXPECT_FALSE(status.ok()) << name;
+    return status.message();
+  };
+  const auto nothing = [](Class&) {};
+  EXPECT_EQ(message("lr128+8", 128, nothing),
+            "layer 3: format lr128+8: rank 128 is not within 1..127 for 128 tokens of 256 values");
+  EXPECT_EQ(message("lr16+128", 128, nothing),
+            "layer 3: format lr16+128: exact rows 128 is not within 0..127 for 128 tokens");
+  EXPECT_EQ(message("lr16+8", 1088, nothing),
+            "layer 3: format lr16+8: low-rank block of tokens 1088 is not within 64..1024 in steps of 64");
+  EXPECT_EQ(message("lr161+8", 192, nothing),
+            "layer 5: format lr161+8: rank 161 is not within 1..160 for 192 tokens of 160 values");
+  EXPECT_EQ(message("lr16+8", 128, [](Class& c) { c.layers[1].head.rotary = nullptr; }),
+            "layer 5: format lr16+8 needs a rotary table of head_dim 80");
+  Class bare;
+  bare.layers[0].head = {64, nullptr, nullptr};
+  bare.layers[1].head = {80, nullptr, nullptr};
+  EXPECT_TRUE(check_layout(bare.layers, uniform("lr16+8/rotated", Centre::kNone), kPageTokens, 4).ok());
+}
+
 TEST(SlotLayout, StripHoldsSinksAndTheOpenTile) {
   Class c;
   const auto formats = uniform("int8", Centre::kRotary);
@@ -213,6 +257,36 @@ TEST(PageHeader, ShortAndRandomBytesAreRefused) {
     if (i % 2 == 0) std::memcpy(noise.data(), page.slot.data(), 8);  // past the magic, into the header checksum
     EXPECT_EQ(verify_page(page.layout, page.identity, noise).code(), StatusCode::kCorrupt);
   }
+}
+
+TEST(PageHeader, FingerprintCoversLowRankFormatsAndHowTheyAreMade) {
+  const Class c;
+  const auto formats = uniform("lr16+8", Centre::kNone);
+  const uint64_t base = page_fingerprint(c.layers, formats, {});
+  const auto changed = [&](auto change) {
+    auto f = formats;
+    EncodeOptions options;
+    change(f[1].low_rank, options.low_rank);
+    return page_fingerprint(c.layers, f, options);
+  };
+  EXPECT_EQ(changed([](auto&, auto&) {}), base);
+  EXPECT_NE(page_fingerprint(c.layers, uniform("f16", Centre::kNone), {}), base);
+  EXPECT_NE(changed([](auto& f, auto&) { f.rank = 17; }), base);
+  EXPECT_NE(changed([](auto& f, auto&) { f.rows = 9; }), base);
+  EXPECT_NE(changed([](auto& f, auto&) { f.row_codec = RowCodec::kF16; }), base);
+  EXPECT_NE(changed([](auto& f, auto&) { f.rotated = true; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.energy = 0.999; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.least_rank = 5; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.seed = 1; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.oversample = 6; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.power_iterations = 1; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.coverage_bonus = 0; }), base);
+  EXPECT_NE(changed([](auto&, auto& o) { o.edge_bonus = 0; }), base);
+  // Pages without low-rank layers do not depend on how such blocks would be made.
+  EncodeOptions other;
+  other.low_rank.seed = 1;
+  EXPECT_EQ(page_fingerprint(c.layers, uniform("k4v3", Centre::kNone), other),
+            page_fingerprint(c.layers, uniform("k4v3", Centre::kNone), {}));
 }
 
 TEST(PageHeader, FingerprintCoversEverythingThatChangesTheBytes) {

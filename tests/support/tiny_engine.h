@@ -30,6 +30,13 @@ class TinyEngine {
     return model.ok() ? *model : nullptr;
   }
 
+  /// The architecture with what is its own: gemma3's layers without a window, qwen2's key bias.
+  static std::shared_ptr<model::Model> load_typical(const std::string& architecture) {
+    return load({.architecture = architecture,
+                 .layers = architecture == "gemma3" ? 7 : 3,
+                 .qkv_bias = architecture == "qwen2"});
+  }
+
   /// Pages of 64, one of them recent: a few hundred tokens pass through every tier.
   static Profile small_minima() {
     Profile p = *Profile::named("minima");

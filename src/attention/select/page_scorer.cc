@@ -42,7 +42,9 @@ void PageScorer::score_tile(int position, float* scores) {
   const kernels::Kernels& kernels = *step_.kernels;
   const int head_dim = step_.layer->head.head_dim;
   const TileView tile = head_.tile(position);
-  if (tile.plane == nullptr) {
+  if (tile.low_rank()) {
+    scratch_.blocks.score(kernels, tile.block, tile.tile, step_.turn, queries_, 1, scratch_.q_plain, scores);
+  } else if (tile.plane == nullptr) {
     const kernels::QueryGroup query{queries_, head_dim, scratch_.q_plain};
     kernels.f16_scores(tile.rows.k, kTileTokens, query, kTileTokens, scores);
   } else {
@@ -75,8 +77,8 @@ void PageScorer::add_centre(const TileView& tile, float* scores) {
     if (rotary) {
       read_centre(tile.codec, tile.plane, scratch_.centre);
       for (int h = 0; h < queries_; ++h) {
-        step_.curve->page_coefficients(scratch_.q_plain + static_cast<size_t>(h * head_dim), scratch_.centre,
-                                       scratch_.page_terms + static_cast<size_t>(h * terms));
+        step_.curve->page_terms(kernels, scratch_.q_plain + static_cast<size_t>(h * head_dim), scratch_.centre,
+                                scratch_.page_terms + static_cast<size_t>(h * terms));
       }
     } else {
       const kernels::QueryGroup query{queries_, head_dim, scratch_.q_plain};
@@ -84,7 +86,7 @@ void PageScorer::add_centre(const TileView& tile, float* scores) {
     }
   }
   if (rotary) {
-    step_.curve->add_to_scores(kernels, queries_, scratch_.page_terms, tile.tile, scratch_.curve, scores);
+    step_.curve->add_to_scores(kernels, queries_, scratch_.page_terms, tile.tile, scores);
     return;
   }
   for (int h = 0; h < queries_; ++h) {

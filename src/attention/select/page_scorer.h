@@ -8,9 +8,8 @@ namespace varve::attention {
 /// Up to kernels::kMaxGroup query rows against pages of any format. Scores are those of attention itself: the kernels'
 /// q.k over the stored codes, the centre of K added back, scale and softcap applied.
 ///
-/// A new page format joins here: `score_tile` is the only place that knows how a tile's keys are read. A format that is
-/// not made of tiles (a low-rank block) brings its own branch, which must score the very keys that its attention reads,
-/// anchor and exact rows included.
+/// A new page format joins here: `score_tile` is the only place that knows how a tile's keys are read. It must score the
+/// very keys that attention reads; of a low-rank block these are anchor, directions and exact rows (lowrank.h).
 class PageScorer {
  public:
   /// Uses the decode buffers of `scratch`, for kernels::kMaxGroup heads; whatever query was prepared there is gone.

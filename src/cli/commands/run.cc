@@ -13,6 +13,7 @@
 #include "cli/documents.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/paths.h"
 #include "cli/prefill.h"
 #include "cli/run_report.h"
 #include "cli/sampling_options.h"
@@ -34,7 +35,8 @@ struct RunOptions {
 
 using Tokens = std::vector<int32_t>;
 
-/// What is read before the question: the anchors, then the other files. Each is read once: stdin gives its text only once.
+/// What is read before the question: the anchors, then the other files. Each is read once: stdin gives its text only
+/// once.
 Result<std::vector<std::string>> read_documents(const RunOptions& options) {
   std::vector<std::string> paths = options.anchors, texts;
   paths.insert(paths.end(), options.files.begin(), options.files.end());
@@ -134,13 +136,14 @@ class Runner {
   const RunOptions& options_;
 };
 
-/// Marks the system message and the --anchor files of a prompt, each where it comes after the one before. A text that the
-/// tokenizer changes cannot be found, which is an error: the user counts on it.
+/// Marks the system message and the --anchor files of a prompt, each where it comes after the one before. A text that
+/// the tokenizer changes cannot be found, which is an error: the user counts on it.
 Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options,
                     std::span<const std::string> documents) {
   std::vector<std::pair<std::string, std::string>> texts;
   if (!options.system.empty() && !options.raw) texts.emplace_back("--system", options.system);
-  for (size_t i = 0; i < options.anchors.size(); ++i) texts.emplace_back("--anchor " + options.anchors[i], documents[i]);
+  for (size_t i = 0; i < options.anchors.size(); ++i)
+    texts.emplace_back("--anchor " + options.anchors[i], documents[i]);
   size_t from = 0;
   for (const auto& [what, text] : texts) {
     const auto span = find_text(*engine.model(), prompt, text, from);
@@ -173,7 +176,12 @@ Status publish(const RunOptions& options, const nlohmann::ordered_json& document
 
 Status run_all(const RunOptions& options) {
   catch_interrupts();
-  for (const std::string& file : {options.summary, options.model.trace}) {
+  const std::vector<std::string> outputs = {options.summary, options.model.trace};
+  std::vector<std::string> inputs = options.files;
+  inputs.insert(inputs.end(), options.anchors.begin(), options.anchors.end());
+  inputs.push_back(options.questions);
+  if (Status s = check_distinct(outputs, inputs); !s.ok()) return s;
+  for (const std::string& file : outputs) {
     if (Status s = check_writable(file); !s.ok()) return s;
   }
   int from_stdin = options.questions == "-" ? 1 : 0;

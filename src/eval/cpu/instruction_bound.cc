@@ -45,7 +45,7 @@ std::optional<double> measured_clock() {
 std::optional<double> instruction_bound(const std::string& kernels, const std::string& format,
                                         const AttentionShape& shape, double layer_bytes, double clock, int threads) {
   const auto parsed = format::parse_format(format, format::Centre::kNone);
-  if (kernels != "avx2" || !parsed.ok()) return std::nullopt;
+  if (kernels != "avx2" || !parsed.ok() || parsed->is_low_rank()) return std::nullopt;
   const auto k = unpack_operations(format::k_codec(parsed->k).bits),
              v = unpack_operations(format::v_codec(parsed->v).bits);
   if (!k || !v || parsed->k == format::KCodec::kFp8) return std::nullopt;

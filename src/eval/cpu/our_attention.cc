@@ -210,6 +210,9 @@ Result<std::unique_ptr<AttentionContender>> our_attention(Runner& runner, const 
                                                           : format::Centre::kNone;
   const auto parsed = format::parse_format(format.substr(0, dot), centre);
   if (!parsed.ok()) return parsed.status();
+  if (parsed->is_low_rank()) {
+    return unsupported("format " + format + " is no format for recent pages, which this bench fills; see micro_attention");
+  }
   auto rotation = format::Rotation::create(data.shape.head_dim, 1);
   if (!rotation.ok()) return rotation.status();
   auto out = std::make_unique<OurAttention>(runner, data, kernels, std::move(*rotation), *parsed, bytes);
