@@ -128,6 +128,11 @@ class Engine {
   /// cut moves back to a page start, and the caller feeds the difference again).
   Result<int> truncate(SessionId session, int tokens);
 
+  /// How many tokens one step may feed the session so that truncate() can take back all but the first `keep` of them
+  /// exactly, and each of them attends to what it would attend to fed alone, but for pages that change tier meanwhile.
+  /// Not more than the context and a step hold; 0 for an unknown session.
+  int revocable_tokens(SessionId session, int keep) const;
+
   /// One step for several sessions, at most chunk_tokens() rows in all. On an error nothing has changed.
   /// logits: rows in feed order, [rows wanted][vocabulary]; resized.
   Status step(std::span<const Feed> feeds, std::vector<float>& logits);

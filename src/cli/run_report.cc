@@ -63,6 +63,19 @@ void print_low_rank(std::ostream& out, const LowRankStats& s) {
                      static_cast<unsigned long long>(s.runs_left_out), s.tokens_per_s());
 }
 
+nlohmann::ordered_json speculation_json(const engine::SpeculationStats& s) {
+  if (s.drafter.empty()) return nullptr;
+  return {{"drafter", s.drafter},         {"steps", s.steps},
+          {"drafted", s.drafted},         {"accepted", s.accepted},
+          {"acceptance", s.acceptance()}, {"without_drafts", s.without},
+          {"draft_s", s.draft_s},         {"draft_kv_bytes", s.draft_kv_bytes}};
+}
+
+nlohmann::ordered_json contrast_json(const Run& run) {
+  if (run.contrast == 0) return nullptr;
+  return {{"weight", run.contrast}, {"tokens", run.generation.contrasted}, {"prior_tokens", run.prior_tokens}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json run_json(const Run& run) {
@@ -75,6 +88,8 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"stop_reason", engine::stop_reason_name(run.generation.reason)},
           {"ttft_s", run.ttft_s},
           {"decode_tok_s", run.generation.tokens_per_s()},
+          {"speculation", speculation_json(run.generation.speculation)},
+          {"contrast", contrast_json(run)},
           {"profile", run.profile.name},
           {"kernel", run.stats.kernel},
           {"kv", kv_json(run.stats.kv)},
@@ -101,11 +116,30 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"profile_digest", run.profile.digest()}};
 }
 
+std::string speculation_line(const engine::SpeculationStats& s) {
+  std::string line =
+      format_text("speculation (%s): %llu of %llu drafted tokens accepted (%.0f%%), %llu steps", s.drafter.c_str(),
+                  static_cast<unsigned long long>(s.accepted), static_cast<unsigned long long>(s.drafted),
+                  100 * s.acceptance(), static_cast<unsigned long long>(s.steps));
+  const char* separator = ", without drafts: ";
+  for (const auto& [reason, count] : s.without) {
+    line += format_text("%s%llu %s", separator, static_cast<unsigned long long>(count), reason.c_str());
+    separator = ", ";
+  }
+  if (s.draft_kv_bytes != 0) line += "; the draft model's KV " + format_bytes(s.draft_kv_bytes);
+  return line;
+}
+
 void print_run(std::ostream& out, const Run& run) {
   const KvStats& kv = run.stats.kv;
   out << format_text("%d prompt tokens (%d cached), %d generated (%s); first token after %.2f s, then %.1f tok/s\n",
                      run.prompt_tokens, run.cached_tokens, run.generation.tokens,
                      engine::stop_reason_name(run.generation.reason), run.ttft_s, run.generation.tokens_per_s());
+  if (!run.generation.speculation.drafter.empty()) out << speculation_line(run.generation.speculation) << "\n";
+  if (run.contrast != 0) {
+    out << format_text("contrast %.2f for %d tokens, against a prompt of %d tokens without the documents\n",
+                       run.contrast, run.generation.contrasted, run.prior_tokens);
+  }
   out << format_text("%-10s %-8s %8s %10s %12s\n", "tier", "format", "pages", "tokens", "bytes");
   for (const TierStats& t : kv.tiers) {
     out << format_text("%-10s %-8s %8lld %10lld %12s\n", t.tier.c_str(), t.format.c_str(),

@@ -436,6 +436,13 @@ Result<int> Engine::truncate(SessionId session, int tokens) {
   return keep;
 }
 
+int Engine::revocable_tokens(SessionId session, int keep) const {
+  const auto it = impl_->sessions.find(session);
+  if (it == impl_->sessions.end()) return 0;
+  const int left = impl_->options.context_tokens - static_cast<int>(it->second.tokens.size());
+  return std::min({impl_->cache->revocable(session, keep), left, impl_->options.chunk_tokens});
+}
+
 Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
   int64_t rows = 0;
   if (feeds.empty()) return invalid_argument("a step needs at least one feed");

@@ -23,7 +23,8 @@ class TinyEngine {
  public:
   static std::shared_ptr<model::Model> load(const TinySpec& spec = {}) {
     static TempDir directory;
-    const std::string path = directory.file(spec.architecture + ".gguf");
+    // Models are mapped: a file in use must not be written again.
+    const std::string path = directory.file(spec.architecture + std::to_string(spec.seed) + ".gguf");
     EXPECT_TRUE(write_tiny_model(path, spec).ok());
     auto model = model::Model::load(path, {});
     EXPECT_TRUE(model.ok()) << model.status().message();
