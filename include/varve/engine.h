@@ -86,6 +86,9 @@ struct Feed {
   SessionId session = 0;
   std::span<const int32_t> tokens;
   Logits want = Logits::kLast;
+  /// With a router: the last so many tokens attend to all pages. -1: none of a feed of at most four tokens (decode),
+  /// router.question_tokens of a longer one that wants logits, else none.
+  int full_rows = -1;
 };
 
 class Engine {

@@ -141,6 +141,7 @@ class DecodeItem {
     const HeadView head = step_.head(unit(u).sequence, unit(u).kv_head);
     sink_tokens_ = head.sink_tokens;
     for (int tile = begin / kTileTokens * kTileTokens; tile < end; tile += kTileTokens) {
+      if (!step_.attends(unit(u), tile)) continue;
       int first = std::max(begin - tile, 0);
       const int last = std::min(end - tile, kTileTokens);
       const int sinks = head.sinks_in_tile(tile);
@@ -366,6 +367,7 @@ class DecodeItem {
   kernels::Ahead k_ahead(int s) const {
     if (s >= segments_) return v_ahead(0);
     const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
     if (!segment.coded()) return rows_ahead(segment, segment.view.rows.k);
     const TileCodec& codec = segment.view.codec;
     // The first tile comes with the centre before it.
@@ -375,6 +377,7 @@ class DecodeItem {
   kernels::Ahead v_ahead(int s) const {
     if (s >= segments_) return {};
     const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
     if (!segment.coded()) return rows_ahead(segment, segment.view.rows.v);
     const TileCodec& codec = segment.view.codec;
     return {segment.view.plane + codec.plane->v_tile(segment.view.tile), codec.plane->v_tile_bytes};

@@ -9,7 +9,7 @@
 namespace varve::attention {
 using format::kTileTokens;
 
-bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads,
+bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads,
                             int max_rank) {
   size_t group = 0, head_dim = 0, terms = 0, item_rows = 0;
   for (const format::LayerGeometry& layer : layers) {
@@ -22,7 +22,7 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     }
   }
   new_layer();
-  const size_t heads = std::max(group, static_cast<size_t>(joint_heads));
+  const size_t heads = std::max(group, static_cast<size_t>(item_heads));
   const size_t tile = kTileTokens * head_dim;
   const size_t segments = kDecodeCutTokens / kTileTokens + 1;
   bool ok = fit(&work_, [&](Carver& c) {

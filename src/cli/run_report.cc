@@ -22,6 +22,20 @@ nlohmann::ordered_json kv_json(const KvStats& kv) {
           {"tiers", std::move(tiers)}};
 }
 
+nlohmann::ordered_json router_json(const RouterStats& r) {
+  return {{"selections", r.selections},
+          {"reused", r.reused},
+          {"pages_scored", r.pages_scored},
+          {"pages_skipped", r.pages_skipped},
+          {"decode_tokens", r.decode_tokens},
+          {"decode_attended", r.decode_attended},
+          {"decode_share", r.decode_share()},
+          {"prefill_tokens", r.prefill_tokens},
+          {"prefill_attended", r.prefill_attended},
+          {"prefill_share", r.prefill_share()},
+          {"last_step_share", r.last_step_share}};
+}
+
 namespace {
 
 nlohmann::ordered_json low_rank_json(const LowRankStats& s) {
@@ -86,6 +100,7 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"scored_steps", run.stats.scored_steps},
           {"tiles_requested", run.stats.tiles_requested},
           {"tiles_read", run.stats.tiles_read},
+          {"router", router_json(run.stats.router)},
           {"refinement_bytes", run.stats.refinement_bytes},
           {"low_rank", low_rank_json(run.stats.low_rank)},
           {"conversion_s", run.stats.conversion_s},
@@ -147,6 +162,14 @@ void print_run(std::ostream& out, const Run& run) {
                        run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
   }
   print_low_rank(out, run.stats.low_rank);
+  if (run.profile.router.pages > 0) {
+    const RouterStats& r = run.stats.router;
+    out << format_text(
+        "router: attended to %.1f%% of the context in decode, %.1f%% in prefill; %llu pages skipped, "
+        "%llu selections, %llu reused\n",
+        100 * r.decode_share(), 100 * r.prefill_share(), static_cast<unsigned long long>(r.pages_skipped),
+        static_cast<unsigned long long>(r.selections), static_cast<unsigned long long>(r.reused));
+  }
   out << format_text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
                      run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
   if (run.stats.fallbacks.empty()) out << " none";
