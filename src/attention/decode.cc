@@ -335,7 +335,8 @@ class DecodeItem {
            format::v_codec(segment.view.codec.format->v).frame == Frame::kRotated;
   }
 
-  /// Those of low-rank tiles are gathered over their page and complete after finish_values().
+  /// Those of low-rank tiles are gathered over their page and complete with the next segment of another, or with
+  /// finish_values(): a page never straddles the end of the shared segments, so joint items add in the same order.
   void add_values(int s, int u, int units) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
     if (segment.low_rank()) {
@@ -343,6 +344,7 @@ class DecodeItem {
                                  units, scores(s, u * group_), scratch_.acc_plain + at(u * group_));
       return;
     }
+    scratch_.blocks.finish_values(kernels_);
     if (!segment.coded()) {
       for_heads(u, units, [&](int head, int heads) {
         kernels_.f16_accumulate(segment.view.rows.v + at(segment.first), segment.scores(), head_dim_, heads,
@@ -389,6 +391,7 @@ class DecodeItem {
 
   void add_attended_values(int s, int u) {
     const Segment& segment = segment_[static_cast<size_t>(s)];
+    scratch_.blocks.finish_values(kernels_);
     decode_v(segment.view.codec, segment.view.tile, segment.view.plane, scratch_.v_rows);
     for (int h = u * group_; h < (u + 1) * group_; ++h) {
       float* acc = scratch_.acc_plain + at(h);

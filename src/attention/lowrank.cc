@@ -218,8 +218,7 @@ void BlockReader::add_values(const Kernels& kernels, const BlockHead& head, int 
   }
 }
 
-void BlockReader::finish_values(const Kernels& kernels) {
-  if (gathered_of_.data == nullptr) return;
+void BlockReader::finish_page(const Kernels& kernels) {
   const int head_dim = gathered_of_.shape.head_dim, rank = view_of(gathered_of_).rank;
   load_value_basis(kernels, gathered_of_);
   for (int u = 0; u < gathered_units_; ++u) {

@@ -50,9 +50,12 @@ class BlockReader {
   /// others. acc: [units * group][head_dim]; complete after finish_values().
   void add_values(const kernels::Kernels& kernels, const BlockHead& head, int tile, int first, int last, int group,
                   int units, const float* p, float* acc);
-  void finish_values(const kernels::Kernels& kernels);
+  void finish_values(const kernels::Kernels& kernels) {
+    if (gathered_of_.data != nullptr) finish_page(kernels);
+  }
 
  private:
+  void finish_page(const kernels::Kernels& kernels);
   void load_key_basis(const kernels::Kernels& kernels, const BlockHead& head);
   void load_value_basis(const kernels::Kernels& kernels, const BlockHead& head);
   /// u_ and the tile's exact rows [first, last) of `view`.

@@ -257,7 +257,7 @@ TEST_P(Convert, RunsAreExact) {
 
 // Out of a block: the codes of what it holds, by the reference and by the kernels.
 TEST_P(Convert, FromABlock) {
-  for (const char* to : {"lr16+20", "lr16+20/rotated/int4"}) {
+  for (const char* to : {"lr16+20", "lr16+20/int4/rotated"}) {
     for (const char* back : {"f16", "int8", "k4v3"}) {
       ClassSpec spec = block_spec("int8", to, 32, false);
       spec.tiers.push_back({format_of(back)});

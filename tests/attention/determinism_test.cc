@@ -17,7 +17,7 @@ ClassSpec mixed_spec() {
   const LayerFormat int8 = format_of("int8", Centre::kRotary);
   spec.tiers = {{int8, format_of("f16"), format_of("fp8"), int8, int8},
                 {format_of("k4v3", Centre::kRotary), format_of("f16"), format_of("k5v4", Centre::kPost),
-                 format_of("lr24+20"), format_of("lr16+30/rotated/int4")}};
+                 format_of("lr24+20"), format_of("lr16+30/int4/rotated")}};
   spec.q_heads = 6;
   spec.kv_heads = 2;
   return spec;

@@ -80,7 +80,7 @@ TEST_F(LowRankEngine, CoarseSourcesAreRefusedWithTheirWidths) {
 }
 
 TEST_F(LowRankEngine, PagesAreConvertedAndCounted) {
-  for (const char* format : {"lr8+16", "lr8+16/rotated/int4"}) {
+  for (const char* format : {"lr8+16", "lr8+16/int4/rotated"}) {
     const auto e = TinyEngine::make(model(), options(profile(format)));
     const auto dense = TinyEngine::make(model(), options(*Profile::named("dense")));
     const SessionId s = e->start().value(), d = dense->start().value();
