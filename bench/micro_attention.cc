@@ -3,6 +3,8 @@
 //   micro_attention --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 // shared: one row for each of several sequences on copies of one past ("apart") and on the same pages, in turns.
 // mass: decode without and with page mass collection in every layer, in turns.
+// route: decode over 32,768 tokens with all pages (all_us) and with a router's 16 (routed_us), in turns; a selection
+// serves 1 or 4 steps. routeprefill512: a chunk of 512 rows, likewise.
 // Pages that a row attends to are "<format>" or, for mixed and lr, int8 for the newest 512 tokens and k4v3 or low-rank
 // blocks before.
 
@@ -17,7 +19,9 @@
 #include <random>
 
 #include "attention/convert.h"
+#include "attention/select/memory.h"
 #include "attention/step.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 namespace varve::attention {
@@ -55,7 +59,8 @@ std::vector<Tiers> all_tiers() {
 /// A cache of `past` random tokens in one layer, filled through the attention itself and converted page by page.
 class Fixture {
  public:
-  Fixture(const Tiers& tiers, int past, int rows) : past_(past), rows_(rows) {
+  Fixture(const Tiers& tiers, int past, int rows, const RouteOptions& route = {}) : past_(past), rows_(rows) {
+    geometry_.route = route;
     std::vector<float> theta;
     for (int p = 0; p < kHeadDim / 2; ++p) theta.push_back(std::pow(1e4f, -static_cast<float>(p) / (kHeadDim / 2)));
     rotary_ = std::make_unique<format::RotaryTable>(theta, kHeadDim, true);
@@ -94,7 +99,8 @@ class Fixture {
     if (!(tiers.stale == tiers.recent)) convert(past);
   }
 
-  void plan(int past, int rows, const MassRequest& mass = {}) {
+  /// all: the rows attend to all pages, router or not.
+  void plan(int past, int rows, const MassRequest& mass = {}, bool all = true) {
     while (static_cast<int>(slots_.size()) * kPageTokens < past + rows) {
       slots_.emplace_back(recent_.bytes);
       layouts_.push_back(&recent_);
@@ -103,6 +109,11 @@ class Fixture {
     view.rows = rows;
     view.past = past;
     view.strip = strip_.data();
+    view.full_rows = all ? rows : 0;
+    if (!all) {
+      view.route = &memory_;
+      if (memory_.position == past) --memory_.position;  // the same step again stands for the next one
+    }
     for (size_t i = 0; i < slots_.size(); ++i) {
       view.pages.push_back({slots_[i].data(), layouts_[i], static_cast<int>(i) * kPageTokens});
     }
@@ -143,6 +154,7 @@ class Fixture {
   /// One layer of the step.
   void run() {
     attention_->append(0, k_.data(), v_.data(), 0, 1);
+    attention_->route(0, q_.data(), 0, 1);
     attention_->partial(0, q_.data(), 0, 1);
     attention_->merge(0, out_.data(), 0, 1);
     benchmark::DoNotOptimize(out_.data());
@@ -198,6 +210,7 @@ class Fixture {
   std::unique_ptr<ClassAttention> attention_;
   std::vector<float> k_, v_, q_, out_;
   std::vector<Copy> copies_;
+  RouteMemory memory_;
 };
 
 void run_step(benchmark::State& state, const Tiers& tiers, int past, int rows) {
@@ -240,6 +253,31 @@ void run_mass(benchmark::State& state, const Tiers& tiers, int past) {
   state.counters["overhead_%"] = (us[1] / us[0] - 1) * 100;
 }
 
+void run_routed(benchmark::State& state, const Tiers& tiers, int past, int rows, int reroute_steps) {
+  Fixture fixture(tiers, past, rows, {.pages = 16, .reroute_steps = reroute_steps, .prefill = true});
+  // Over all pages, then the steps of one selection: their mean.
+  std::array<std::vector<double>, 2> us;
+  for (auto _ : state) {
+    double routed = 0;
+    for (int step = 0; step <= reroute_steps; ++step) {
+      fixture.plan(past, rows, {}, step == 0);
+      const std::clock_t start = std::clock();
+      fixture.run();
+      const double step_us = static_cast<double>(std::clock() - start) * 1e6 / CLOCKS_PER_SEC;
+      if (step == 0) {
+        us[0].push_back(step_us);
+      } else {
+        routed += step_us / reroute_steps;
+      }
+    }
+    us[1].push_back(routed);
+  }
+  const double all = median(us[0]), routed = median(us[1]);
+  state.counters["all_us"] = all;
+  state.counters["routed_us"] = routed;
+  state.counters["ratio"] = routed / all;
+}
+
 void run_shared(benchmark::State& state, const Tiers& tiers, int past, int sequences) {
   Fixture fixture(tiers, past, 1);
   const auto us = medians(state, fixture, [&](bool shared) { fixture.plan_many(sequences, !shared); });
@@ -272,6 +310,17 @@ int main(int argc, char** argv) {
         varve::attention::run_shared(state, tiers, 7900, sequences);
       })->Unit(benchmark::kMicrosecond);
     }
+  }
+  for (const auto& tiers : varve::attention::all_tiers()) {
+    for (const int steps : {1, 4}) {
+      const std::string name = std::string("route/") + tiers.name + "/" + std::to_string(steps);
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+        varve::attention::run_routed(state, tiers, 32700, 1, steps);
+      })->Unit(benchmark::kMicrosecond);
+    }
+    benchmark::RegisterBenchmark((std::string("routeprefill512/") + tiers.name).c_str(), [=](benchmark::State& state) {
+      varve::attention::run_routed(state, tiers, 16384, 512, 1);
+    })->Unit(benchmark::kMicrosecond);
   }
   for (const auto& tiers : varve::attention::all_tiers()) {
     if (tiers.recent == tiers.stale && std::string(tiers.name) != "f16") continue;

@@ -86,6 +86,9 @@ struct Feed {
   SessionId session = 0;
   std::span<const int32_t> tokens;
   Logits want = Logits::kLast;
+  /// With a router: the last so many tokens attend to all pages. -1: none of a feed of at most four tokens (decode),
+  /// router.question_tokens of a longer one that wants logits, else none.
+  int full_rows = -1;
 };
 
 class Engine {
@@ -124,6 +127,11 @@ class Engine {
   /// Keeps at most the first `tokens` tokens; returns how many could be kept (a sealed tile cannot be cut, so the
   /// cut moves back to a page start, and the caller feeds the difference again).
   Result<int> truncate(SessionId session, int tokens);
+
+  /// How many tokens one step may feed the session so that truncate() can take back all but the first `keep` of them
+  /// exactly, and each of them attends to what it would attend to fed alone, but for pages that change tier meanwhile.
+  /// Not more than the context and a step hold; 0 for an unknown session.
+  int revocable_tokens(SessionId session, int keep) const;
 
   /// One step for several sessions, at most chunk_tokens() rows in all. On an error nothing has changed.
   /// logits: rows in feed order, [rows wanted][vocabulary]; resized.

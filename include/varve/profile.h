@@ -62,6 +62,18 @@ struct Scoring {
   bool operator==(const Scoring&) const = default;
 };
 
+/// Which pages a token attends to (docs/profiles.md, "router"). Layers with a sliding window are never routed.
+struct Routing {
+  int pages = 0;             ///< most old pages that a KV head of a layer attends to for one token; 0: all, no router
+  int from_tokens = 4096;    ///< tokens with a shorter context than this attend to all pages
+  int window_tokens = 512;   ///< every token attends to its last so many, whole pages
+  int reroute_steps = 1;     ///< decode steps of a session that share a selection
+  bool prefill = false;      ///< prompts are routed as well, block by block, but for their last question_tokens
+  int question_tokens = 64;  ///< last tokens of a prompt that attend to all pages
+
+  bool operator==(const Routing&) const = default;
+};
+
 /// Ranks by depth: layers get the rank of the profile's low-rank formats times one of these, rounded, at least 1.
 /// Formats that a LayerOverride names are as they are. Differential-KV's README names 0.75, 1.5 and 0.5.
 struct RankBands {
@@ -103,6 +115,7 @@ struct Profile {
   int convert_tokens_per_step = 32;
   Scoring scoring;
   LowRankPages low_rank;
+  Routing router;
   TierFormats formats;
   std::vector<LayerOverride> layers;
   /// What `varve calibrate` measured, as a JSON object (docs/calibrate.md); empty: nothing. Not part of the digest.
@@ -130,7 +143,8 @@ struct Profile {
   Status set_calibration(std::string_view json);
   /// Formats of KV layer `ordinal` of `count`, rank bands and overrides applied.
   TierFormats layer_formats(int ordinal, int count) const;
-  /// True when every layer is f16 in its only tier: no codec, conversion or scoring code runs.
+  /// True when every layer is f16 in its only tier and nothing is routed: no codec, conversion, scoring or routing code
+  /// runs.
   bool is_dense() const;
   /// True when some tier of some layer is in a low-rank format.
   bool has_low_rank() const;

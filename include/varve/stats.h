@@ -40,6 +40,23 @@ struct PrefixStats {
   size_t bytes = 0;                         ///< now: pages that only the cache holds, and copies of sinks
 };
 
+/// What the router of the profile did; all 0 without one. Sums over the layers without a window and their KV heads.
+/// Tokens count once for each row that has them in its context.
+struct RouterStats {
+  uint64_t selections = 0;  ///< made
+  uint64_t reused = 0;      ///< taken over from an earlier step (reroute_steps)
+  uint64_t pages_scored = 0, pages_skipped = 0;
+  uint64_t decode_tokens = 0, decode_attended = 0;    ///< of decode rows, those that attend to all pages included
+  uint64_t prefill_tokens = 0, prefill_attended = 0;  ///< of prompt rows, likewise
+  double last_step_share = 1;                         ///< attended / in context, of the last step
+
+  static double share(uint64_t attended, uint64_t tokens) {
+    return tokens == 0 ? 1.0 : double(attended) / double(tokens);
+  }
+  double decode_share() const { return share(decode_attended, decode_tokens); }
+  double prefill_share() const { return share(prefill_attended, prefill_tokens); }
+};
+
 /// Low-rank blocks that were made: one per layer of a converted page.
 struct LowRankStats {
   uint64_t blocks = 0;
@@ -60,6 +77,7 @@ struct LowRankStats {
 struct EngineStats {
   KvStats kv;
   PrefixStats prefix;
+  RouterStats router;
   uint64_t steps = 0;
   uint64_t transitions = 0;  ///< pages moved between tiers
   uint64_t converted_tokens = 0;

@@ -1,5 +1,6 @@
 #include "attention/centre.h"
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 
@@ -14,6 +15,30 @@ namespace {
 constexpr int kHalfTile = kTileTokens / 2;
 /// Offset of a tile's middle from its first token.
 constexpr double kMiddle = (kTileTokens - 1) / 2.0;
+/// A pair that turns less than this from the middle of a tile to its ends is a polynomial there, to 1e-7: the error of
+/// the cosine is about angle^8 / (8! 2^7).
+constexpr double kMostSlowAngle = 0.9;
+
+using Powers = std::array<double, kernels::kCurvePowers>;
+
+/// Coefficients of the polynomial through f at the Chebyshev nodes of [0, 1], by powers.
+template <typename F>
+Powers fit_powers(const F& f) {
+  constexpr size_t n = kernels::kCurvePowers;
+  Powers node, divided, powers = {};
+  for (size_t i = 0; i < n; ++i) {
+    node[i] = 0.5 + 0.5 * std::cos(M_PI * (static_cast<double>(i) + 0.5) / n);
+    divided[i] = f(node[i]);
+  }
+  for (size_t order = 1; order < n; ++order) {
+    for (size_t i = n - 1; i >= order; --i) divided[i] = (divided[i] - divided[i - 1]) / (node[i] - node[i - order]);
+  }
+  for (size_t i = n; i-- > 0;) {  // Newton's form, from the inside out: powers <- powers (y - node) + divided
+    for (size_t k = n - 1; k > 0; --k) powers[k] = powers[k - 1] - node[i] * powers[k];
+    powers[0] = divided[i] - node[i] * powers[0];
+  }
+  return powers;
+}
 
 }  // namespace
 
@@ -42,70 +67,63 @@ void add_centre(Centre centre, const RotaryTable* rotary, const float* u, int he
 }
 
 CentreCurve::CentreCurve(const RotaryTable& rotary, int tiles) : rotary_(&rotary) {
-  const auto angles = [&](double offset, std::vector<float>* cosines, std::vector<float>* sines) {
-    for (int p = 0; p < rotary.pairs(); ++p) {
-      const double angle = static_cast<double>(rotary.theta()[p]) * offset;
-      cosines->push_back(static_cast<float>(std::cos(angle)));
+  const auto pairs = static_cast<size_t>(rotary.pairs());
+  const auto padded = static_cast<size_t>(kernels::curve_padded(rotary.pairs()));
+  const auto angles = [&](double offset, size_t n, std::vector<float>* cosines, std::vector<float>* sines) {
+    for (size_t p = 0; p < n; ++p) {
+      const double angle = p < pairs ? static_cast<double>(rotary.theta()[p]) * offset : 0;
+      cosines->push_back(p < pairs ? static_cast<float>(std::cos(angle)) : 0);
       sines->push_back(static_cast<float>(std::sin(angle)));
     }
   };
   for (int tile = 0; tile < tiles; ++tile) {
-    angles(tile * kTileTokens, &cos_, &sin_);
-    angles(tile * kTileTokens + kMiddle, &middle_cos_, &middle_sin_);
+    angles(tile * kTileTokens, pairs, &cos_, &sin_);
+    angles(tile * kTileTokens + kMiddle, padded, &middle_cos_, &middle_sin_);
   }
-  const auto pairs = static_cast<size_t>(rotary.pairs());
-  even_.assign((pairs + 1) * kHalfTile, 1.0f);
-  odd_.resize(pairs * kHalfTile);
+  for (size_t p = 0; p < pairs; ++p) {
+    if (static_cast<double>(rotary.theta()[p]) * kMiddle > kMostSlowAngle) {
+      fast_ = kernels::curve_padded(static_cast<int>(p) + 1);
+    }
+  }
+  const auto fast = static_cast<size_t>(fast_);
+  even_.resize((fast + kernels::kCurvePowers) * kHalfTile);
+  odd_.resize(even_.size());
   for (size_t j = 0; j < kHalfTile; ++j) {
     std::vector<float> cosines, sines;
-    angles(static_cast<double>(j) + 0.5, &cosines, &sines);
-    for (size_t p = 0; p < pairs; ++p) {
-      even_[p * kHalfTile + j] = cosines[p];
-      odd_[p * kHalfTile + j] = sines[p];
+    const double x = static_cast<double>(j) + 0.5;
+    angles(x, fast, &cosines, &sines);
+    double power = 1;  // of x / kMiddle
+    for (size_t row = 0; row < fast + kernels::kCurvePowers; ++row) {
+      even_[row * kHalfTile + j] = row < fast ? cosines[row] : static_cast<float>(power);
+      odd_[row * kHalfTile + j] = row < fast ? sines[row] : static_cast<float>(power * x / kMiddle);
+      if (row >= fast) power *= x / kMiddle * (x / kMiddle);
+    }
+  }
+  const size_t slow = padded - fast;
+  even_powers_.resize(slow * kernels::kCurvePowers);
+  odd_powers_.resize(even_powers_.size());
+  for (size_t p = fast; p < pairs; ++p) {
+    const double angle = static_cast<double>(rotary.theta()[p]) * kMiddle;
+    const Powers even = fit_powers([&](double y) { return std::cos(angle * std::sqrt(y)); });
+    const Powers odd = fit_powers([&](double y) { return std::sin(angle * std::sqrt(y)) / std::sqrt(y); });
+    for (size_t k = 0; k < even.size(); ++k) {
+      even_powers_[k * slow + p - fast] = static_cast<float>(even[k]);
+      odd_powers_[k * slow + p - fast] = static_cast<float>(odd[k]);
     }
   }
 }
 
-void CentreCurve::page_coefficients(const float* q, const float* u, float* page) const {
-  const int pairs = rotary_->pairs();
-  float* a = page;
-  float* b = page + pairs + 1;
-  for (int p = 0; p < pairs; ++p) {
-    const int i = rotary_->first(p), j = rotary_->second(p);
-    a[p] = q[i] * u[i] + q[j] * u[j];
-    b[p] = q[j] * u[i] - q[i] * u[j];
-  }
-  a[pairs] = 0;
-  for (int d = 2 * pairs; d < rotary_->head_dim(); ++d) a[pairs] += q[d] * u[d];
+void CentreCurve::page_terms(const kernels::Kernels& kernels, const float* q, const float* u, float* page) const {
+  kernels.curve_terms(q, u, rotary_->head_dim(), rotary_->pairs(), rotary_->neox(), page);
 }
 
 void CentreCurve::add_to_scores(const kernels::Kernels& kernels, int group, const float* page, int tile,
-                                float* scratch, float* scores) const {
-  const int pairs = rotary_->pairs();
-  const float* c = middle_cos_.data() + static_cast<size_t>(tile) * static_cast<size_t>(pairs);
-  const float* s = middle_sin_.data() + static_cast<size_t>(tile) * static_cast<size_t>(pairs);
-  for (int g = 0; g < group; ++g) {
-    const float* a = page + static_cast<size_t>(g) * static_cast<size_t>(terms());
-    const float* b = a + pairs + 1;
-    float* turned_a = scratch + static_cast<size_t>(g) * static_cast<size_t>(terms());
-    float* turned_b = turned_a + pairs + 1;
-    for (int p = 0; p < pairs; ++p) {
-      turned_a[p] = a[p] * c[p] + b[p] * s[p];
-      turned_b[p] = b[p] * c[p] - a[p] * s[p];
-    }
-    turned_a[pairs] = a[pairs];
-  }
-  // even: the curve's part that is the same on both sides of the middle; odd: the part that changes sign.
-  float* even = scratch + static_cast<size_t>(group) * static_cast<size_t>(terms());
-  float* odd = even + static_cast<size_t>(group) * kHalfTile;
-  kernels.gemm(group, kHalfTile, pairs + 1, scratch, terms(), even_.data(), kHalfTile, even, kHalfTile, false);
-  kernels.gemm(group, kHalfTile, pairs, scratch + pairs + 1, terms(), odd_.data(), kHalfTile, odd, kHalfTile, false);
-  for (int g = 0; g < group; ++g) {
-    float* right = scores + g * kTileTokens + kHalfTile;
-    float* left = right - 1;
-    for (int j = 0; j < kHalfTile; ++j) right[j] += even[g * kHalfTile + j] + odd[g * kHalfTile + j];
-    for (int j = 0; j < kHalfTile; ++j) left[-j] += even[g * kHalfTile + j] - odd[g * kHalfTile + j];
-  }
+                                float* scores) const {
+  const size_t at = static_cast<size_t>(tile) * static_cast<size_t>(kernels::curve_padded(rotary_->pairs()));
+  const kernels::CurveTable table{rotary_->pairs(),        fast_,       middle_cos_.data() + at,
+                                  middle_sin_.data() + at, even_.data(), odd_.data(),
+                                  even_powers_.data(),     odd_powers_.data()};
+  kernels.add_curve(table, group, page, scores);
 }
 
 void CentreCurve::turn(const float* u, int tile, float* out) const {

@@ -16,33 +16,28 @@ namespace varve::attention {
 void add_centre(format::Centre centre, const format::RotaryTable* rotary, const float* u, int head_dim, float sign,
                 float* rows);
 
-/// Readers' side of a rotary centre: coefficients per (query head, page), turned from tile to tile, against a fixed
-/// basis. With the angles counted from the middle of the tile, the curve is an even part (the a, and the constant) plus
-/// an odd part (the b): half a tile of each gives the whole.
+/// Readers' side of a rotary centre: the tables of kernels::CurveTable for every tile of a page.
 class CentreCurve {
  public:
   /// tiles: of a page.
   CentreCurve(const format::RotaryTable& rotary, int tiles);
 
-  /// Floats of one head's coefficients: a of every pair, the constant, b of every pair.
-  int terms() const { return 2 * rotary_->pairs() + 1; }
+  /// Floats of one head's terms.
+  int terms() const { return kernels::curve_term_floats(rotary_->pairs()); }
 
   /// q, u: [head_dim], q in the plain frame. page: [terms].
-  void page_coefficients(const float* q, const float* u, float* page) const;
-  /// scores[g][t] += q_g.R(64 tile + t)u for `group` heads. page: [group][terms]; scores: [group][kTileTokens];
-  /// scratch: [group][terms + kTileTokens].
-  void add_to_scores(const kernels::Kernels& kernels, int group, const float* page, int tile, float* scratch,
-                     float* scores) const;
+  void page_terms(const kernels::Kernels& kernels, const float* q, const float* u, float* page) const;
+  /// scores[g][t] += q_g.R(64 tile + t)u for `group` heads. page: [group][terms]; scores: [group][kTileTokens].
+  void add_to_scores(const kernels::Kernels& kernels, int group, const float* page, int tile, float* scores) const;
   /// out <- R(64 tile).u, [head_dim].
   void turn(const float* u, int tile, float* out) const;
 
  private:
   const format::RotaryTable* rotary_;
-  /// [pairs + 1][kTileTokens / 2]: cos(x theta_p) at x = 1/2, 3/2, ... from the middle of the tile, then ones.
-  std::vector<float> even_;
-  std::vector<float> odd_;                      ///< [pairs][kTileTokens / 2]: sin(x theta_p)
+  int fast_ = 0;
+  std::vector<float> even_, odd_, even_powers_, odd_powers_;  ///< CurveTable
   std::vector<float> cos_, sin_;                ///< [tiles][pairs] of the angle from page start to a tile's start
-  std::vector<float> middle_cos_, middle_sin_;  ///< [tiles][pairs] of the angle to a tile's middle
+  std::vector<float> middle_cos_, middle_sin_;  ///< [tiles][padded pairs] of the angle to a tile's middle
 };
 
 }  // namespace varve::attention

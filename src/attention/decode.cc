@@ -141,6 +141,7 @@ class DecodeItem {
     const HeadView head = step_.head(unit(u).sequence, unit(u).kv_head);
     sink_tokens_ = head.sink_tokens;
     for (int tile = begin / kTileTokens * kTileTokens; tile < end; tile += kTileTokens) {
+      if (!step_.attends(unit(u), tile)) continue;
       int first = std::max(begin - tile, 0);
       const int last = std::min(end - tile, kTileTokens);
       const int sinks = head.sinks_in_tile(tile);
@@ -169,7 +170,8 @@ class DecodeItem {
                             scratch_.q_plain + at(u * group_), scores(s, u * group_));
     } else if (!segment.coded()) {
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
+        kernels::QueryGroup query{heads, head_dim_, scratch_.q_plain + at(head)};
+        if (head == u * group_) query.ahead = k_ahead(s + 1);
         kernels_.f16_scores(segment.view.rows.k + at(segment.first), segment.scores(), query, kTileTokens,
                             scores(s, head));
       });
@@ -183,7 +185,8 @@ class DecodeItem {
       const int32_t* sums = rotated ? scratch_.sums_rotated : scratch_.sums_plain;
       const uint8_t* tile = segment.view.plane + codec.plane->k_tile(segment.view.tile);
       for_heads(u, units, [&](int head, int heads) {
-        const kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head, sums + head};
+        kernels::QueryGroup query{heads, head_dim_, rows + at(head), codes + at(head), steps + head, sums + head};
+        if (head == u * group_) query.ahead = k_ahead(s + 1);
         kernels_.k_scores[static_cast<size_t>(codec.format->k)](tile, query, scores(s, head));
       });
       if (codec.format->centre != Centre::kNone) score_centre(s, u, units);
@@ -212,7 +215,7 @@ class DecodeItem {
       if (rotary) {
         read_centre(codec, segment.view.plane, scratch_.centre);
         for (int h = begin; h < end; ++h) {
-          step_.curve->page_coefficients(scratch_.q_plain + at(h), scratch_.centre, page_terms(h));
+          step_.curve->page_terms(kernels_, scratch_.q_plain + at(h), scratch_.centre, page_terms(h));
         }
       } else {
         for_heads(u, units, [&](int head, int heads) {
@@ -233,7 +236,7 @@ class DecodeItem {
     }
     // Unit by unit: how a matrix product cuts its long sums may depend on its number of rows.
     for (int h = begin; h < end; h += group_) {
-      step_.curve->add_to_scores(kernels_, group_, page_terms(h), segment.view.tile, scratch_.curve, scores(s, h));
+      step_.curve->add_to_scores(kernels_, group_, page_terms(h), segment.view.tile, scores(s, h));
     }
   }
 
@@ -352,10 +355,38 @@ class DecodeItem {
     const TileCodec& codec = segment.view.codec;
     float* acc = turns_values(segment) ? scratch_.acc_rotated : scratch_.acc_plain;
     const uint8_t* tile = segment.view.plane + codec.plane->v_tile(segment.view.tile);
+    const auto v = static_cast<size_t>(codec.format->v);
     for_heads(u, units, [&](int head, int heads) {
-      kernels_.v_accumulate[static_cast<size_t>(codec.format->v)](tile, head_dim_, heads, scores(s, head),
-                                                                  acc + at(head));
+      if (kernels_.v_accumulate_ahead[v] != nullptr && head == u * group_) {
+        kernels_.v_accumulate_ahead[v](tile, head_dim_, heads, scores(s, head), acc + at(head), v_ahead(s + 1));
+      } else {
+        kernels_.v_accumulate[v](tile, head_dim_, heads, scores(s, head), acc + at(head));
+      }
     });
+  }
+
+  /// K of segment s, or what follows the last segment's scores: the first V.
+  kernels::Ahead k_ahead(int s) const {
+    if (s >= segments_) return v_ahead(0);
+    const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
+    if (!segment.coded()) return rows_ahead(segment, segment.view.rows.k);
+    const TileCodec& codec = segment.view.codec;
+    // The first tile comes with the centre before it.
+    const size_t begin = segment.view.tile == 0 ? 0 : codec.plane->k_tile(segment.view.tile);
+    return {segment.view.plane + begin, codec.plane->k_tile(segment.view.tile + 1) - begin};
+  }
+  kernels::Ahead v_ahead(int s) const {
+    if (s >= segments_) return {};
+    const Segment& segment = segment_[static_cast<size_t>(s)];
+    if (segment.low_rank()) return {};
+    if (!segment.coded()) return rows_ahead(segment, segment.view.rows.v);
+    const TileCodec& codec = segment.view.codec;
+    return {segment.view.plane + codec.plane->v_tile(segment.view.tile), codec.plane->v_tile_bytes};
+  }
+
+  kernels::Ahead rows_ahead(const Segment& segment, const uint16_t* rows) const {
+    return {reinterpret_cast<const uint8_t*>(rows + at(segment.first)), at(segment.scores()) * sizeof(uint16_t)};
   }
 
   void add_attended_values(int s, int u) {

@@ -9,7 +9,7 @@
 namespace varve::attention {
 using format::kTileTokens;
 
-bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads,
+bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads,
                             int max_rank) {
   size_t group = 0, head_dim = 0, terms = 0, item_rows = 0;
   for (const format::LayerGeometry& layer : layers) {
@@ -18,11 +18,11 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     head_dim = std::max(head_dim, static_cast<size_t>(layer.head.head_dim));
     item_rows = std::max(item_rows, static_cast<size_t>(rows));
     if (layer.head.rotary != nullptr) {
-      terms = std::max(terms, static_cast<size_t>(2 * layer.head.rotary->pairs() + 1));
+      terms = std::max(terms, static_cast<size_t>(kernels::curve_term_floats(layer.head.rotary->pairs())));
     }
   }
   new_layer();
-  const size_t heads = std::max(group, static_cast<size_t>(joint_heads));
+  const size_t heads = std::max(group, static_cast<size_t>(item_heads));
   const size_t tile = kTileTokens * head_dim;
   const size_t segments = kDecodeCutTokens / kTileTokens + 1;
   bool ok = fit(&work_, [&](Carver& c) {
@@ -39,7 +39,6 @@ bool ThreadScratch::reserve(std::span<const format::LayerGeometry> layers, bool 
     scores = c.take<float>(segments * heads * kTileTokens);
     offsets = c.take<float>(segments * heads);
     page_terms = c.take<float>(heads * terms);
-    curve = c.take<float>(group * (terms + kTileTokens));
     centre = c.take<float>(head_dim);
     tile_centre = c.take<float>(head_dim);
   });

@@ -26,17 +26,24 @@ struct LayerStep {
   float* sum = nullptr;        ///< [slots]
   float* out = nullptr;        ///< [slots][head_dim]
   float* tile_mass = nullptr;  ///< Unit::mass_row; null: no mass is collected in this layer
+  const uint8_t* selected = nullptr;  ///< by Unit::selection, a flag a page; null: no unit is routed
 
   HeadView head(int sequence, int kv_head) const;
+  /// Whether the unit attends to the tile at `position`: a page that the router left out is as if it were not there.
+  bool attends(const Unit& unit, int position) const {
+    if (unit.selection < 0) return true;
+    const PageView& first = sequences[static_cast<size_t>(unit.sequence)].view.pages.front();
+    return selected[unit.selection + (position - first.start) / first.layout->page_tokens] != 0;
+  }
 };
 
 /// Buffers of one thread. Grows only; one object serves every layer.
 class ThreadScratch {
  public:
-  /// Decode buffers for every layer and for joint items of `joint_heads` query heads; prefill buffers too when
-  /// `prefill`; those of low-rank pages where max_rank, the largest of the step, is not 0. False when memory was
+  /// Decode buffers for every layer and for `item_heads` query heads (of joint items, of the router); prefill buffers too
+  /// when `prefill`; those of low-rank pages where max_rank, the largest of the step, is not 0. False when memory was
   /// refused.
-  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill, int joint_heads, int max_rank);
+  bool reserve(std::span<const format::LayerGeometry> layers, bool prefill, int item_heads, int max_rank);
   /// Forgets which query is prepared and which block is decoded: the next layer brings other ones.
   void new_layer() {
     prepared_units = -1;
@@ -64,7 +71,6 @@ class ThreadScratch {
   float* scores = nullptr;       ///< [segments of a cut][heads][kTileTokens]
   float* offsets = nullptr;      ///< [segments][heads]: to be added to the scores
   float* page_terms = nullptr;   ///< [heads][terms of the centre curve]
-  float* curve = nullptr;        ///< [group][terms + kTileTokens]
   float* centre = nullptr;       ///< [head_dim]
   float* tile_centre = nullptr;  ///< [head_dim]
   // Decoded tiles.

@@ -73,12 +73,22 @@ class PrefillItem {
     const int begin = std::max(cut_begin_, first_key(first_position_, step_.layer->window)) / kTileTokens * kTileTokens;
     const int end = std::min(cut_begin_ + unit_.cut_tokens, first_position_ + unit_.rows);
     clear_mass();
-    for (int key = begin; key < end; key += kKeyBlock) attend(key, std::min(kKeyBlock, end - key));
+    for (int key = begin; key < end;) {
+      const int n = step_.attends(unit_, key) ? block_tokens(key, end) : 0;
+      if (n > 0) attend(key, n);
+      key += n > 0 ? n : kTileTokens;
+    }
     finish_mass();
   }
 
  private:
   size_t at(int row) const { return static_cast<size_t>(row) * static_cast<size_t>(head_dim_); }
+
+  /// Keys of the block at `key`, which the unit attends to: the next tile may belong to a page that it does not.
+  int block_tokens(int key, int end) const {
+    const int n = std::min(kKeyBlock, end - key);
+    return n <= kTileTokens || step_.attends(unit_, key + kTileTokens) ? n : kTileTokens;
+  }
 
   /// [rows][group][head_dim], scale folded in.
   void gather_query() {

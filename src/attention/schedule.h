@@ -53,6 +53,8 @@ struct Unit {
   /// behind these, for the maximum that each tile's mass refers to while the item runs.
   size_t mass = 0;
   size_t mass_row(int i) const { return mass + static_cast<size_t>(i) * static_cast<size_t>(tiles); }
+  /// Where the flags of the pages that the router chose for it start (select/router.h); -1: it attends to all.
+  ptrdiff_t selection = -1;
   /// Tiles of cut c that the unit attends to, counted from first_tile.
   TileRange tiles_of_cut(int c) const;
 };

@@ -48,9 +48,9 @@ class Joiner {
     return taken_[r][static_cast<size_t>(cut - row(r).first_cut)];
   }
 
-  /// Row r attends to the cut from its first position on, and nobody else serves it.
+  /// Row r attends to the whole cut from its first position on, and nobody else serves it.
   bool open(size_t r, int cut) {
-    return cut >= row(r).first_cut && cut < row(r).first_cut + row(r).cuts && !taken(r, cut) &&
+    return row(r).selection < 0 && cut >= row(r).first_cut && cut < row(r).first_cut + row(r).cuts && !taken(r, cut) &&
            first_key(position(r), schedule_.shape.window) <= cut * kDecodeCutTokens;
   }
 

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "attention/items.h"
 #include "attention/mass.h"
 #include "attention/seal.h"
+#include "attention/select/router.h"
 #include "attention/share.h"
 
 namespace varve::attention {
@@ -38,6 +40,12 @@ Status check_layout(const ClassGeometry& geometry, const SlotLayout& layout) {
 Status check(const ClassGeometry& geometry) {
   if (geometry.recent == nullptr) return invalid_argument("the class has no recent layout");
   if (Status status = check_layout(geometry, *geometry.recent); !status.ok()) return status;
+  if (const RouteOptions& r = geometry.route;
+      r.pages < 0 || r.from_tokens < 0 || r.window_tokens < 1 || r.reroute_steps < 1) {
+    return invalid_argument("a router of " + text(r.pages) + " pages from " + text(r.from_tokens) +
+                            " tokens on, window " + text(r.window_tokens) + ", a selection every " +
+                            text(r.reroute_steps) + " steps");
+  }
   std::set<int> seen;
   for (const LayerGeometry& layer : geometry.layers) {
     if (!seen.insert(layer.layer).second) return invalid_argument(name(layer) + " is in the class twice");
@@ -86,7 +94,10 @@ struct ClassAttention::Impl {
       const auto found = std::find(shapes.begin(), shapes.end(), shape);
       layers.push_back({.schedule = static_cast<int>(found - shapes.begin())});
       if (found == shapes.end()) shapes.push_back(shape);
+      layers_of_shape.resize(shapes.size());
+      ++layers_of_shape[static_cast<size_t>(layers.back().schedule)];
     }
+    if (geometry.route.pages > 0) router.emplace(geometry.route, geometry.layers);
   }
 
   Status check_sequence(size_t index, const SequenceView& view);
@@ -103,6 +114,8 @@ struct ClassAttention::Impl {
   std::map<int, int> ordinals;  ///< by model layer index
   std::vector<Layer> layers;    ///< by ordinal
   std::vector<Shape> shapes;
+  std::vector<int> layers_of_shape;
+  std::optional<Router> router;
   std::map<const format::RotaryTable*, CentreCurve> curves;
   std::map<const format::RotaryTable*, PageTurn> turns;
   std::set<const SlotLayout*> checked_layouts;  ///< of the step being planned
@@ -216,13 +229,14 @@ Status ClassAttention::Impl::reserve(const MassRequest& request) {
     if (bytes > buffer->size()) *buffer = AlignedBuffer(bytes);
     return bytes == 0 || buffer->data() != nullptr;
   };
-  int joint_heads = 0;
+  int item_heads = router ? kernels::kMaxGroup : 0;
   for (const Schedule& schedule : schedules) {
-    for (const Item& item : schedule.items) joint_heads = std::max(joint_heads, item.units * schedule.shape.group);
+    for (const Item& item : schedule.items) item_heads = std::max(item_heads, item.units * schedule.shape.group);
   }
   bool ok = fit(&tail, tail_bytes) && fit(&max, slots * sizeof(float)) && fit(&sum, slots * sizeof(float)) &&
             fit(&out, out_floats * sizeof(float)) && mass.plan(request, sequences, schedules);
-  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill, joint_heads, max_rank());
+  for (ThreadScratch& s : scratch) ok = ok && s.reserve(geometry.layers, prefill, item_heads, max_rank());
+  ok = ok && (!router || router->reserve());
   if (ok) return {};
   return resource_exhausted("no memory for a step's attention: " + std::to_string(tail_bytes) + " bytes of tails, " +
                             std::to_string(out_floats * sizeof(float)) + " bytes of partial results");
@@ -245,6 +259,7 @@ bool ClassAttention::Impl::begin(int layer, LayerStep* step) {
   step->sum = reinterpret_cast<float*>(sum.data());
   step->out = reinterpret_cast<float*>(out.data());
   if (mass.samples(step->ordinal)) step->tile_mass = mass.tiles();
+  if (router) step->selected = router->selected();
   return true;
 }
 
@@ -281,8 +296,10 @@ Status ClassAttention::plan(std::span<const SequenceView> views, const MassReque
     rows.push_back({view.rows, view.past, std::min(mass.rows, view.rows)});
   }
   impl.schedules.clear();
+  if (impl.router) impl.router->begin(impl.sequences);
   for (const Shape& shape : impl.shapes) {
     impl.schedules.push_back(make_schedule(shape, rows));
+    if (impl.router) impl.router->mark(impl.sequences, &impl.schedules.back());
     join_items(impl.sequences, &impl.schedules.back());
   }
   impl.seals = seal_jobs(impl.sequences, impl.geometry.recent->page_tokens);
@@ -303,10 +320,19 @@ void ClassAttention::append(int layer, const float* k, const float* v, int threa
   append_rows(step, k, v, thread, threads);
 }
 
+void ClassAttention::route(int layer, const float* q, int thread, int) {
+  LayerStep step;
+  if (!impl_->router || !impl_->begin(layer, &step)) return;
+  step.q = q;
+  const auto schedule = static_cast<size_t>(impl_->layers[static_cast<size_t>(step.ordinal)].schedule);
+  impl_->router->run(step, schedule, impl_->scratch[static_cast<size_t>(thread)]);
+}
+
 void ClassAttention::partial(int layer, const float* q, int thread, int) {
   LayerStep step;
   if (!impl_->begin(layer, &step)) return;
   step.q = q;
+  if (thread == 0 && impl_->router) impl_->router->begin_layer();
   ThreadScratch& scratch = impl_->scratch[static_cast<size_t>(thread)];
   scratch.new_layer();
   const int items = static_cast<int>(step.schedule->items.size());
@@ -368,7 +394,15 @@ ReadPlan ClassAttention::stats() const {
     sum.tiles_requested += reads.tiles_requested;
     sum.tiles_read += reads.tiles_read;
   }
+  const size_t skipped = route_stats().tiles_skipped;  // by rows that share no tiles
+  sum.tiles_requested -= skipped;
+  sum.tiles_read -= skipped;
   return sum;
+}
+
+RouteStats ClassAttention::route_stats() const {
+  if (!impl_->planned || !impl_->router) return {};
+  return impl_->router->stats(impl_->schedules, impl_->layers_of_shape, impl_->sequences);
 }
 
 size_t ClassAttention::scratch_bytes() const {
@@ -379,6 +413,7 @@ size_t ClassAttention::scratch_bytes() const {
 
 size_t ClassAttention::activation_bytes() const {
   size_t bytes = impl_->max.size() + impl_->sum.size() + impl_->out.size() + impl_->mass.bytes();
+  if (impl_->router) bytes += impl_->router->bytes();
   for (const ThreadScratch& scratch : impl_->scratch) bytes += scratch.work_bytes();
   return bytes;
 }

@@ -8,6 +8,8 @@
 
 #include "attention/layer_attention.h"
 #include "attention/schedule.h"
+#include "attention/select/memory.h"
+#include "attention/select/options.h"
 #include "format/layout.h"
 #include "kernels/cpu/kernels.h"
 #include "varve/status.h"
@@ -32,6 +34,8 @@ struct SequenceView {
   /// format::StripLayout bytes; null when the class needs none. Sequences whose views hold the same slot at position 0
   /// have the same bytes in their sinks: any of them may be read.
   uint8_t* strip = nullptr;
+  int full_rows = 0;             ///< with a router: the last so many rows attend to all pages
+  RouteMemory* route = nullptr;  ///< of this sequence and class; null: every selection is a new one
 };
 
 /// Which rows and layers of a step have their page mass collected.
@@ -46,6 +50,7 @@ struct ClassGeometry {
   const format::SlotLayout* recent = nullptr;  ///< layout new tiles are sealed into
   const format::StripLayout* strip = nullptr;  ///< may be null when every layer is direct (f16) in `recent`
   format::EncodeOptions encode;
+  RouteOptions route;
 };
 
 /// kInvalidArgument when the geometry contradicts itself or asks for what attention cannot do (a group above
@@ -73,6 +78,8 @@ class ClassAttention final : public LayerAttention {
   Status plan(std::span<const SequenceView> sequences, const MassRequest& mass = {});
 
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
+  /// Nothing without a router (ClassGeometry::route).
+  void route(int layer, const float* q, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
   void merge(int layer, float* out, int thread, int threads) override;
   /// The sealing half of merge(), for rows that come from elsewhere and attend to nothing: after append(), instead of
@@ -92,6 +99,8 @@ class ClassAttention final : public LayerAttention {
   /// Of the planned step: tiles of one KV head in one layer, summed over heads and layers. Sequences of a step whose
   /// views hold the same slots read those tiles once (share.h).
   ReadPlan stats() const;
+  /// Of the planned step; all 0 without a router.
+  RouteStats route_stats() const;
 
   /// Bytes of codec scratch held now (tails of chunks, decoded tiles); grows to the largest step seen.
   size_t scratch_bytes() const;

@@ -111,6 +111,7 @@ Status Cache::reserve(SequenceId sequence, int tokens) { return state_->reserve(
 size_t Cache::shortfall(SequenceId sequence, int tokens) const { return state_->shortfall(sequence, tokens); }
 Status Cache::settle(SequenceId sequence, int tokens) { return state_->settle(sequence, tokens); }
 Status Cache::truncate(SequenceId sequence, int tokens) { return state_->truncate(sequence, tokens); }
+int Cache::revocable(SequenceId sequence, int keep) const { return state_->revocable(sequence, keep); }
 
 bool Cache::contains(SequenceId sequence) const { return std::as_const(*state_).find(sequence) != nullptr; }
 

@@ -203,6 +203,11 @@ class Cache {
   /// back that pages of its window are already released.
   Status truncate(SequenceId sequence, int tokens);
 
+  /// The most rows that can be reserved, settled in one go and, all but the first `keep`, forgotten again by truncate().
+  /// In a class with strips they end at most where the open tile does, so that none of them is read coded by another
+  /// that would have read it exact, or the other way round. At least `keep`; 0 for an unknown id.
+  int revocable(SequenceId sequence, int keep) const;
+
   bool contains(SequenceId sequence) const;  ///< started and not finished
   int length(SequenceId sequence) const;     ///< settled tokens; 0 for an unknown id
   /// The block table, ordered by position, reserved pages included (tokens = 0 for those not yet settled).

@@ -314,4 +314,25 @@ Status CacheState::truncate(SequenceId id, int tokens) {
   return {};
 }
 
+int CacheState::revocable(SequenceId id, int keep) const {
+  const Sequence* sequence = find(id);
+  if (sequence == nullptr) return 0;
+  const int64_t kept = int64_t{sequence->length} + keep;
+  int64_t end = std::numeric_limits<int>::max();  // the longest that the sequence may become
+  const auto below = [&](int64_t limit) { end = std::min(end, limit - 1); };
+  for (size_t c = 0; c < config_.classes.size(); ++c) {
+    const ClassConfig& config = cls(c);
+    const auto next = [&](int64_t position, int step) { return (position / step + 1) * step; };
+    if (kept % config.page_tokens != 0) below(next(kept, config.page_tokens));
+    if (config.tile_tokens != 0) {
+      if (kept % config.tile_tokens != 0) below(next(kept, config.tile_tokens));
+      end = std::min(end, next(sequence->length, config.tile_tokens));
+    }
+    if (config.window == 0) continue;
+    const int64_t needed = first_needed_page(config, static_cast<int>(kept));
+    below((needed + 1) * config.page_tokens + config.window);
+  }
+  return static_cast<int>(std::max(end - sequence->length, int64_t{keep}));
+}
+
 }  // namespace varve::cache

@@ -43,6 +43,7 @@ class CacheState {
   Status reserve(SequenceId id, int tokens);
   Status settle(SequenceId id, int tokens);
   Status truncate(SequenceId id, int tokens);
+  int revocable(SequenceId id, int keep) const;
   size_t shortfall(SequenceId id, int tokens) const;
   size_t fork_shortfall(SequenceId id) const;
   size_t shortfall() const { return missing_bytes(strip_demand(), headroom_); }

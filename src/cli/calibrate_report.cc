@@ -8,7 +8,7 @@ namespace {
 
 void print_side(std::ostream& out, const std::vector<eval::CodecCost>& costs) {
   for (const eval::CodecCost& c : costs) {
-    if (c.codec != "8") out << format_text(" %9.2e%s", c.kl, c.measured ? " " : "~");
+    if (c.codec != "8") out << format_text(" %9.2e%s", c.kl, c.measured() ? " " : "~");
   }
 }
 
@@ -42,8 +42,8 @@ void print_check(std::ostream& out, const char* title, const eval::TextCheck& ch
   out << format_text("%s: %d tokens, %d compared, each session reading over its own pages\n", title, check.tokens,
                      check.compared);
   out << format_text("  %-34s %10s %9s %10s %9s\n", "profile", "mean KL", "p99", "same top", "PPL x");
-  for (const auto& [name, summaries] :
-       {std::pair{"minima", &check.minima}, std::pair{"calibrated", &check.calibrated}}) {
+  for (const auto& [name, summaries] : {std::pair{"minima", &check.minima}, std::pair{"calibrated", &check.calibrated},
+                                        std::pair{"refused", &check.refused}}) {
     for (size_t i = 0; i < summaries->size(); ++i) {
       print_summary(out, name + (", rotation seed " + std::to_string(seeds[i])), (*summaries)[i]);
     }
@@ -67,12 +67,13 @@ void print_calibration(std::ostream& out, const eval::Calibration& c, const eval
     }
   }
   out << format_text("  minima, measured the same way: %.6f, %.2fx\n", c.minima_kl, c.minima_ratio);
-  if (c.shapes[c.chosen].uniform) {
-    out << "No choice by layer measured better on the calibration text: the profile has the same formats in every "
-           "layer.\n";
+  if (!c.held_out.refused.empty()) {
+    out << "The choice by layer is worse than the same formats in every layer on the held-out text: it is refused, and "
+           "the profile has the same formats in every layer.\n";
+  } else if (c.shapes[c.chosen].uniform) {
+    out << "No choice by layer measured better on the passages: the profile has the same formats in every layer.\n";
   }
   out << "\n";
-  print_check(out, "Calibration text", c.calibration_text, options.check_seeds);
   print_check(out, "Held-out text", c.held_out, options.check_seeds);
   out << format_text(
       "\nAt %d tokens: %s of f16 become %s, %.2fx smaller, everything counted (reachable: %.2fx to %.2fx)\n",

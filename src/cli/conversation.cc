@@ -19,8 +19,9 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 }  // namespace
 
 Result<std::unique_ptr<Conversation>> Conversation::create(Engine& engine, const SamplingOptions& sampling,
-                                                           const std::string& chat_template) {
-  std::unique_ptr<Conversation> out(new Conversation(engine, sampling));
+                                                           const std::string& chat_template,
+                                                           const engine::Speculation& speculation) {
+  std::unique_ptr<Conversation> out(new Conversation(engine, sampling, speculation));
   auto made = model::ChatTemplate::create(*engine.model(), chat_template);
   if (!made.ok()) return made.status();
   if (!(*made)->is_explicit()) {
@@ -125,8 +126,9 @@ Result<Run> Conversation::say(const std::string& message, const OnText& on_text)
   if (Status s = feed_with_progress(engine_, session_, rest, logits); !s.ok()) return s;
   const double read_s = now_s() - started;
 
-  auto generation = engine::generate(engine_, session_, *sampler_, logits,
-                                     {.max_tokens = sampling_.max_tokens, .stops = prompt.stops, .on_text = on_text});
+  auto generation = engine::generate(
+      engine_, session_, *sampler_, logits,
+      {.max_tokens = sampling_.max_tokens, .stops = prompt.stops, .on_text = on_text, .speculation = speculation_});
   if (!generation.ok()) return generation.status();
   if (generation->reason == engine::StopReason::kCaller && generation->text.empty()) {
     return Status(StatusCode::kCancelled, "stopped before the answer began");

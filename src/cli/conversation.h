@@ -21,9 +21,10 @@ class Conversation {
   using OnText = std::function<bool(std::string_view)>;  ///< false stops the answer
 
   /// chat_template: a Jinja template, or empty for the model's own. kUnsupported when there is none (a base model). The
-  /// engine outlives the conversation.
+  /// engine outlives the conversation, and so does a drafter.
   static Result<std::unique_ptr<Conversation>> create(Engine& engine, const SamplingOptions& sampling,
-                                                      const std::string& chat_template);
+                                                      const std::string& chat_template,
+                                                      const engine::Speculation& speculation);
 
   /// Empty: no system message. Holds from the next turn on, for the whole history.
   void set_system(std::string text) { system_ = std::move(text); }
@@ -43,7 +44,8 @@ class Conversation {
   int tokens() const { return static_cast<int>(engine_.tokens(session_).size()); }
 
  private:
-  Conversation(Engine& engine, const SamplingOptions& sampling) : engine_(engine), sampling_(sampling) {}
+  Conversation(Engine& engine, const SamplingOptions& sampling, const engine::Speculation& speculation)
+      : engine_(engine), sampling_(sampling), speculation_(speculation) {}
   Status start_sampler();
   /// Makes the session hold a beginning of `tokens`; returns how long it is.
   Result<int> keep_common(std::span<const int32_t> tokens);
@@ -52,6 +54,7 @@ class Conversation {
 
   Engine& engine_;
   const SamplingOptions sampling_;
+  const engine::Speculation speculation_;
   std::unique_ptr<model::ChatTemplate> template_;
   std::unique_ptr<model::Sampler> sampler_;  ///< of the whole conversation: penalties see earlier answers
   SessionId session_ = 0;                    ///< 0: none yet

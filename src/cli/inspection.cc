@@ -42,6 +42,25 @@ AttentionClass describe_class(const engine::ClassPlan& plan, const model::ModelI
   return out;
 }
 
+/// What a routed token sees.
+void print_routers(std::ostream& out, const Inspection& i) {
+  const bool any = std::any_of(i.profiles.begin(), i.profiles.end(),
+                               [](const ProfileCost& p) { return p.profile.router.pages > 0; });
+  if (!any) return;
+  out << "\nRouters, layers without a window:\n";
+  for (const ProfileCost& p : i.profiles) {
+    const Routing& r = p.profile.router;
+    if (r.pages == 0) continue;
+    out << format_text(
+        "  %s: from %d tokens on, a token attends to %d pages of %d, the first page and the last %d "
+        "tokens; a selection serves %d decode step%s; prompts %s\n",
+        p.profile.name.c_str(), r.from_tokens, r.pages, p.profile.page_tokens, r.window_tokens, r.reroute_steps,
+        r.reroute_steps == 1 ? "" : "s",
+        r.prefill ? format_text("are routed but for their last %d tokens", r.question_tokens).c_str()
+                  : "attend to all pages");
+  }
+}
+
 Result<ProfileCost> price(const engine::CachePlan& plan, const Profile& profile, const std::vector<int>& lengths,
                           uint64_t budget_bytes, uint64_t weight_bytes) {
   ProfileCost out{.profile = profile, .tiers = {}, .lengths = {}};
@@ -86,21 +105,26 @@ void print_class(std::ostream& out, const AttentionClass& c) {
 
 void print_tiers(std::ostream& out, const std::vector<ProfileCost>& profiles) {
   out << "Bytes per token, all layers, with scales, centres and padding (and the f16 rows each session keeps):\n";
-  out << format_text("  %-14s", "profile");
   const char* const kColumns[] = {"recent", "anchor", "stale1", "stale2"};
-  for (const char* column : kColumns) out << format_text("%17s", column);
-  out << format_text("%14s\n", "exact rows");
-  for (const ProfileCost& p : profiles) {
-    out << format_text("  %-14s", p.profile.name.c_str());
-    for (const char* column : kColumns) {
+  std::vector<std::string> lines = {format_text("  %-14s", "profile")};
+  for (const ProfileCost& p : profiles) lines.push_back(format_text("  %-14s", p.profile.name.c_str()));
+  for (const char* column : kColumns) {
+    std::vector<std::string> cells = {column};
+    for (const ProfileCost& p : profiles) {
       const auto tier =
           std::find_if(p.tiers.begin(), p.tiers.end(), [&](const TierCost& t) { return t.tier == column; });
-      const std::string cell =
-          tier == p.tiers.end() ? "-" : format_text("%s %.1f", tier->format.c_str(), tier->bytes_per_token);
-      out << format_text("%17s", cell.c_str());
+      cells.push_back(tier == p.tiers.end() ? "-"
+                                            : format_text("%s %.1f", tier->format.c_str(), tier->bytes_per_token));
     }
-    const uint64_t strips = p.lengths.empty() ? 0 : p.lengths[0].terms.fixed_bytes;
-    out << format_text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
+    size_t width = 0;
+    for (const std::string& cell : cells) width = std::max(width, cell.size() + 2);
+    for (size_t i = 0; i < lines.size(); ++i) lines[i] += std::string(width - cells[i].size(), ' ') + cells[i];
+  }
+  out << lines[0] << format_text("%14s\n", "exact rows");
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    const std::vector<LengthCost>& lengths = profiles[i].lengths;
+    const uint64_t strips = lengths.empty() ? 0 : lengths[0].terms.fixed_bytes;
+    out << lines[i + 1] << format_text("%14s\n", strips == 0 ? "-" : format_bytes(strips).c_str());
   }
 }
 
@@ -210,6 +234,20 @@ Result<Inspection> inspect_model(model::ModelInfo model, const std::vector<Profi
   return out;
 }
 
+namespace {
+
+nlohmann::ordered_json router_json(const Routing& r) {
+  if (r.pages == 0) return nullptr;
+  return {{"pages", r.pages},
+          {"from_tokens", r.from_tokens},
+          {"window_tokens", r.window_tokens},
+          {"reroute_steps", r.reroute_steps},
+          {"prefill", r.prefill},
+          {"question_tokens", r.question_tokens}};
+}
+
+}  // namespace
+
 nlohmann::ordered_json inspection_json(const Inspection& i) {
   using Json = nlohmann::ordered_json;
   Json classes = Json::array();
@@ -249,6 +287,7 @@ nlohmann::ordered_json inspection_json(const Inspection& i) {
                         {"digest", p.profile.digest()},
                         {"page_tokens", p.profile.page_tokens},
                         {"recent_tokens", p.profile.recent_tokens},
+                        {"router", router_json(p.profile.router)},
                         {"tiers", std::move(tiers)},
                         {"at", std::move(at)}});
   }
@@ -284,6 +323,7 @@ void print_inspection(std::ostream& out, const Inspection& i) {
   print_tiers(out, i.profiles);
   out << "\n";
   print_lengths(out, i);
+  print_routers(out, i);
   out << "\n";
   print_bias(out, i.k_bias_norms);
 }

@@ -17,10 +17,31 @@ fs::path cache_dir() {
   return fs::path(home && *home ? home : ".") / ".cache" / "varve";
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code error;
+  return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal() || fs::equivalent(a, b, error);
+}
+
 }  // namespace
 
 fs::path default_model_dir() { return cache_dir() / "models"; }
 fs::path default_text_dir() { return cache_dir() / "texts"; }
+
+Status check_distinct(std::span<const std::string> outputs, std::span<const std::string> inputs) {
+  const auto clash = [](const std::string& a, const std::string& b) {
+    return same_file(a, b) ? invalid_argument(a + " and " + b + " are the same file") : Status();
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const std::string& other : outputs.subspan(i + 1)) {
+      if (Status s = clash(outputs[i], other); !s.ok()) return s;
+    }
+    for (const std::string& input : inputs) {
+      if (Status s = clash(outputs[i], input); !s.ok()) return s;
+    }
+  }
+  return {};
+}
 
 std::string known_models() {
   std::string list;

@@ -22,6 +22,20 @@ nlohmann::ordered_json kv_json(const KvStats& kv) {
           {"tiers", std::move(tiers)}};
 }
 
+nlohmann::ordered_json router_json(const RouterStats& r) {
+  return {{"selections", r.selections},
+          {"reused", r.reused},
+          {"pages_scored", r.pages_scored},
+          {"pages_skipped", r.pages_skipped},
+          {"decode_tokens", r.decode_tokens},
+          {"decode_attended", r.decode_attended},
+          {"decode_share", r.decode_share()},
+          {"prefill_tokens", r.prefill_tokens},
+          {"prefill_attended", r.prefill_attended},
+          {"prefill_share", r.prefill_share()},
+          {"last_step_share", r.last_step_share}};
+}
+
 namespace {
 
 nlohmann::ordered_json low_rank_json(const LowRankStats& s) {
@@ -49,6 +63,19 @@ void print_low_rank(std::ostream& out, const LowRankStats& s) {
                      static_cast<unsigned long long>(s.runs_left_out), s.tokens_per_s());
 }
 
+nlohmann::ordered_json speculation_json(const engine::SpeculationStats& s) {
+  if (s.drafter.empty()) return nullptr;
+  return {{"drafter", s.drafter},         {"steps", s.steps},
+          {"drafted", s.drafted},         {"accepted", s.accepted},
+          {"acceptance", s.acceptance()}, {"without_drafts", s.without},
+          {"draft_s", s.draft_s},         {"draft_kv_bytes", s.draft_kv_bytes}};
+}
+
+nlohmann::ordered_json contrast_json(const Run& run) {
+  if (run.contrast == 0) return nullptr;
+  return {{"weight", run.contrast}, {"tokens", run.generation.contrasted}, {"prior_tokens", run.prior_tokens}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json run_json(const Run& run) {
@@ -61,6 +88,8 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"stop_reason", engine::stop_reason_name(run.generation.reason)},
           {"ttft_s", run.ttft_s},
           {"decode_tok_s", run.generation.tokens_per_s()},
+          {"speculation", speculation_json(run.generation.speculation)},
+          {"contrast", contrast_json(run)},
           {"profile", run.profile.name},
           {"kernel", run.stats.kernel},
           {"kv", kv_json(run.stats.kv)},
@@ -71,6 +100,7 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"scored_steps", run.stats.scored_steps},
           {"tiles_requested", run.stats.tiles_requested},
           {"tiles_read", run.stats.tiles_read},
+          {"router", router_json(run.stats.router)},
           {"refinement_bytes", run.stats.refinement_bytes},
           {"low_rank", low_rank_json(run.stats.low_rank)},
           {"conversion_s", run.stats.conversion_s},
@@ -86,11 +116,30 @@ nlohmann::ordered_json run_json(const Run& run) {
           {"profile_digest", run.profile.digest()}};
 }
 
+std::string speculation_line(const engine::SpeculationStats& s) {
+  std::string line =
+      format_text("speculation (%s): %llu of %llu drafted tokens accepted (%.0f%%), %llu steps", s.drafter.c_str(),
+                  static_cast<unsigned long long>(s.accepted), static_cast<unsigned long long>(s.drafted),
+                  100 * s.acceptance(), static_cast<unsigned long long>(s.steps));
+  const char* separator = ", without drafts: ";
+  for (const auto& [reason, count] : s.without) {
+    line += format_text("%s%llu %s", separator, static_cast<unsigned long long>(count), reason.c_str());
+    separator = ", ";
+  }
+  if (s.draft_kv_bytes != 0) line += "; the draft model's KV " + format_bytes(s.draft_kv_bytes);
+  return line;
+}
+
 void print_run(std::ostream& out, const Run& run) {
   const KvStats& kv = run.stats.kv;
   out << format_text("%d prompt tokens (%d cached), %d generated (%s); first token after %.2f s, then %.1f tok/s\n",
                      run.prompt_tokens, run.cached_tokens, run.generation.tokens,
                      engine::stop_reason_name(run.generation.reason), run.ttft_s, run.generation.tokens_per_s());
+  if (!run.generation.speculation.drafter.empty()) out << speculation_line(run.generation.speculation) << "\n";
+  if (run.contrast != 0) {
+    out << format_text("contrast %.2f for %d tokens, against a prompt of %d tokens without the documents\n",
+                       run.contrast, run.generation.contrasted, run.prior_tokens);
+  }
   out << format_text("%-10s %-8s %8s %10s %12s\n", "tier", "format", "pages", "tokens", "bytes");
   for (const TierStats& t : kv.tiers) {
     out << format_text("%-10s %-8s %8lld %10lld %12s\n", t.tier.c_str(), t.format.c_str(),
@@ -113,6 +162,14 @@ void print_run(std::ostream& out, const Run& run) {
                        run.stats.refinement_place.empty() ? "aside" : ("on " + run.stats.refinement_place).c_str());
   }
   print_low_rank(out, run.stats.low_rank);
+  if (run.profile.router.pages > 0) {
+    const RouterStats& r = run.stats.router;
+    out << format_text(
+        "router: attended to %.1f%% of the context in decode, %.1f%% in prefill; %llu pages skipped, "
+        "%llu selections, %llu reused\n",
+        100 * r.decode_share(), 100 * r.prefill_share(), static_cast<unsigned long long>(r.pages_skipped),
+        static_cast<unsigned long long>(r.selections), static_cast<unsigned long long>(r.reused));
+  }
   out << format_text("profile %s, kernel %s, %llu page transitions, fallbacks:", run.profile.name.c_str(),
                      run.stats.kernel.c_str(), static_cast<unsigned long long>(run.stats.transitions));
   if (run.stats.fallbacks.empty()) out << " none";

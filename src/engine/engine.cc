@@ -36,6 +36,9 @@ class LayerRouter final : public attention::LayerAttention {
   void append(int layer, const float* k, const float* v, int thread, int threads) override {
     of(layer).append(layer, k, v, thread, threads);
   }
+  void route(int layer, const float* q, int thread, int threads) override {
+    of(layer).route(layer, q, thread, threads);
+  }
   void partial(int layer, const float* q, int thread, int threads) override {
     of(layer).partial(layer, q, thread, threads);
   }
@@ -97,7 +100,8 @@ struct Session {
   std::string tenant;
   size_t promised_bytes = 0;  ///< admitted with (equation 14); 0: no promise
   uint64_t decode_steps = 0;
-  bool adopted = false;  ///< its rows are not what this engine would have computed: never for other sessions
+  std::vector<attention::RouteMemory> routes;  ///< by class, once it was routed; not its forks'
+  bool adopted = false;                        ///< its rows are not what this engine would have computed: never for other sessions
 };
 
 }  // namespace
@@ -118,6 +122,7 @@ struct Engine::Impl {
   uint64_t steps = 0;
   uint64_t scored_steps = 0;
   uint64_t tiles_requested = 0, tiles_read = 0;
+  RouterStats router;
   std::map<std::string, uint64_t> fallbacks;
 
   Status check_feeds(std::span<const Feed> feeds) const;
@@ -129,6 +134,9 @@ struct Engine::Impl {
   std::vector<engine::Recompute::Slice> recompute_slices(std::span<const Feed> feeds);
   bool is_scored(const Feed& feed) const;
   Status plan_attention(std::span<const Feed> rows, bool scored);
+  /// How many of the feed's last rows attend to all pages.
+  int full_rows(const Feed& feed) const;
+  void count_reads();
   Status step(std::span<const Feed> feeds, std::vector<float>& logits);
   Status run(std::span<const Feed> rows, std::vector<float>& logits, Lap<StepTimes>& lap);
   /// After the step: scores of the pages of feed i, measured before it settles.
@@ -206,7 +214,12 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<model::Model> mod
     attention::ClassGeometry geometry{.layers = c.layers,
                                       .recent = &c.slot(cache::Tier::kRecent),
                                       .strip = &c.strip,
-                                      .encode = {.inner_product_norm = options.profile.inner_product_norm}};
+                                      .encode = {.inner_product_norm = options.profile.inner_product_norm},
+                                      .route = {.pages = options.profile.router.pages,
+                                                .from_tokens = options.profile.router.from_tokens,
+                                                .window_tokens = options.profile.router.window_tokens,
+                                                .reroute_steps = options.profile.router.reroute_steps,
+                                                .prefill = options.profile.router.prefill}};
     e.attention.push_back(std::make_unique<ClassAttention>(std::move(geometry), *e.kernels, e.options.threads));
   }
   if (e.options.refinement_bytes == 0) e.options.refinement_bytes = e.options.kv_budget_bytes;
@@ -308,6 +321,7 @@ Result<SessionId> Engine::fork(SessionId session) {
   if (!id.ok()) return id.status();
   Session copy = it->second;
   copy.promised_bytes = 0;
+  copy.routes.clear();
   impl_->sessions[*id] = std::move(copy);
   impl_->lifecycle->forked(session, *id);
   impl_->traced(*id, "fork", "reference", "");
@@ -415,10 +429,18 @@ Result<int> Engine::truncate(SessionId session, int tokens) {
   if (s.code() == StatusCode::kUnsupported) s = impl_->cache->truncate(session, keep = 0);
   if (!s.ok()) return s;
   held.resize(static_cast<size_t>(keep));
+  it->second.routes.clear();
   impl_->lifecycle->settled(session, 0);
   if (impl_->prefixes) impl_->prefixes->trim();
   impl_->traced(session, "", "", "truncated");
   return keep;
+}
+
+int Engine::revocable_tokens(SessionId session, int keep) const {
+  const auto it = impl_->sessions.find(session);
+  if (it == impl_->sessions.end()) return 0;
+  const int left = impl_->options.context_tokens - static_cast<int>(it->second.tokens.size());
+  return std::min({impl_->cache->revocable(session, keep), left, impl_->options.chunk_tokens});
 }
 
 Status Engine::Impl::check_feeds(std::span<const Feed> feeds) const {
@@ -496,6 +518,35 @@ bool Engine::Impl::is_scored(const Feed& feed) const {
   return s.on && (feed.tokens.size() > 1 || sessions.at(feed.session).decode_steps % uint64_t(s.every_steps) == 0);
 }
 
+int Engine::Impl::full_rows(const Feed& feed) const {
+  const int rows = static_cast<int>(feed.tokens.size());
+  if (!sessions.contains(feed.session)) return rows;  // a page's tokens read again: exactly
+  if (feed.full_rows >= 0) return std::min(feed.full_rows, rows);
+  const bool question = rows > attention::kDecodeRows && feed.want != Logits::kNone;
+  return question ? std::min(options.profile.router.question_tokens, rows) : 0;
+}
+
+void Engine::Impl::count_reads() {
+  uint64_t tokens = 0, attended = 0;
+  for (const auto& a : attention) {
+    const attention::ReadPlan reads = a->stats();
+    tiles_requested += reads.tiles_requested;
+    tiles_read += reads.tiles_read;
+    const attention::RouteStats routes = a->route_stats();
+    router.selections += routes.selections;
+    router.reused += routes.reused;
+    router.pages_scored += routes.pages_scored;
+    router.pages_skipped += routes.pages_skipped;
+    router.decode_tokens += routes.decode_tokens;
+    router.decode_attended += routes.decode_attended;
+    router.prefill_tokens += routes.prefill_tokens;
+    router.prefill_attended += routes.prefill_attended;
+    tokens += routes.decode_tokens + routes.prefill_tokens;
+    attended += routes.decode_attended + routes.prefill_attended;
+  }
+  router.last_step_share = RouterStats::share(attended, tokens);
+}
+
 Status Engine::Impl::plan_attention(std::span<const Feed> rows, bool scored) {
   const attention::MassRequest mass{.rows = scored ? options.profile.scoring.rows : 0,
                                     .layer_stride = options.profile.scoring.layer_stride};
@@ -509,6 +560,13 @@ Status Engine::Impl::plan_attention(std::span<const Feed> rows, bool scored) {
       view.rows = static_cast<int>(f.tokens.size());
       view.past = cache->length(f.session);
       view.strip = cache->strip(f.session, c);
+      if (options.profile.router.pages > 0) {
+        view.full_rows = full_rows(f);
+        if (const auto it = sessions.find(f.session); it != sessions.end()) {
+          it->second.routes.resize(plan.classes.size());
+          view.route = &it->second.routes[c];
+        }
+      }
       for (const cache::BlockEntry& b : cache->blocks(f.session, c)) {
         view.pages.push_back({cache->slot(c, b.ref), &plan.classes[c].slot(b.ref.tier), b.start});
       }
@@ -596,11 +654,7 @@ Status Engine::Impl::step(std::span<const Feed> feeds, std::vector<float>& logit
     if (Status s = plan_attention(rows, scored); !s.ok()) return s;
     if (Status s = run(rows, logits, lap); !s.ok()) return s;
   }
-  for (const auto& a : attention) {
-    const attention::ReadPlan reads = a->stats();
-    tiles_requested += reads.tiles_requested;
-    tiles_read += reads.tiles_read;
-  }
+  count_reads();
   restore_order(feeds, place, size_t(model->info().vocabulary), logits);
   ++steps;
   // Hidden sequences first: settling a session may end the recomputation that it asked for.
@@ -642,7 +696,12 @@ Status Engine::feed(SessionId session, std::span<const int32_t> tokens, Logits w
     const int n = std::min(total - done, impl_->options.chunk_tokens);
     const bool last = done + n == total;
     const Logits chunk_want = want == Logits::kAll ? Logits::kAll : last ? want : Logits::kNone;
-    const Feed f{session, tokens.subspan(size_t(done), size_t(n)), chunk_want};
+    Feed f{session, tokens.subspan(size_t(done), size_t(n)), chunk_want};
+    if (total > attention::kDecodeRows) {  // a prompt: all of it attends to all pages, or its last tokens, the question
+      const Routing& router = impl_->options.profile.router;
+      const int routed = router.prefill ? std::max(0, total - router.question_tokens) : 0;
+      f.full_rows = std::clamp(done + n - routed, 0, n);
+    }
     if (Status s = step({&f, 1}, chunk_logits); !s.ok()) return s;
     logits.insert(logits.end(), chunk_logits.begin(), chunk_logits.end());
     done += n;
@@ -681,6 +740,7 @@ EngineStats Engine::stats() const {
   out.scored_steps = e.scored_steps;
   out.tiles_requested = e.tiles_requested;
   out.tiles_read = e.tiles_read;
+  out.router = e.router;
   e.lifecycle->report(out);
   size_t scratch = e.lifecycle->scratch_bytes();
   for (const auto& a : e.attention) scratch += a->scratch_bytes();

@@ -202,6 +202,16 @@ void each_scoring_field(S& s, const Fn& fn) {
   fn("recompute_tokens_per_step", s.recompute_tokens_per_step);
 }
 
+template <typename R, typename Fn>
+void each_router_field(R& r, const Fn& fn) {
+  fn("pages", r.pages);
+  fn("from_tokens", r.from_tokens);
+  fn("window_tokens", r.window_tokens);
+  fn("reroute_steps", r.reroute_steps);
+  fn("prefill", r.prefill);
+  fn("question_tokens", r.question_tokens);
+}
+
 template <typename S, typename Fn>
 void each_low_rank_field(S& s, const Fn& fn) {
   fn("energy", s.energy);
@@ -333,6 +343,21 @@ Status check_scoring(const Scoring& s, bool has_anchor) {
   return invalid_argument("profile: scoring.restore is \"" + s.restore + "\" (known: recompute, host, disk, none)");
 }
 
+Status check_router(const Routing& r) {
+  const struct {
+    const char* what;
+    long long value, low, high;
+  } counts[] = {{"router.pages", r.pages, 0, 1 << 20},
+                {"router.from_tokens", r.from_tokens, 0, 1 << 30},
+                {"router.window_tokens", r.window_tokens, 1, 1 << 30},
+                {"router.reroute_steps", r.reroute_steps, 1, 1 << 20},
+                {"router.question_tokens", r.question_tokens, 0, 8192}};
+  for (const auto& c : counts) {
+    if (Status status = check_range(c.what, c.value, c.low, c.high); !status.ok()) return status;
+  }
+  return {};
+}
+
 Status check_low_rank(const LowRankPages& p) {
   const RankBands& b = p.bands;
   const ContentOptions& c = p.content;
@@ -344,7 +369,7 @@ Status check_low_rank(const LowRankPages& p) {
                 {"low_rank.power_iterations", p.power_iterations, 0, 16},
                 {"low_rank.content.rare_count", c.rare_count, 0, 1 << 30},
                 {"low_rank.content.run_gap_tokens", c.run_gap_tokens, 0, 32},
-                {"low_rank.content.most_run_tokens", c.most_run_tokens, 0, 32}};
+                {"low_rank.content.most_run_tokens", c.most_run_tokens, 0, 64}};
   for (const auto& count : counts) {
     if (Status status = check_range(count.what, count.value, count.low, count.high); !status.ok()) return status;
   }
@@ -461,6 +486,7 @@ Result<Profile> Profile::from_json(std::string_view text) {
   reader.read("convert_tokens_per_step", p.convert_tokens_per_step);
   const Json* scoring = reader.child("scoring", false);
   const Json* low_rank = reader.child("low_rank", false);
+  const Json* router = reader.child("router", false);
   const Json* tiers = reader.child("tiers", false);
   const Json* layers = reader.child("layers", true);
   const Json* calibration = reader.child("calibration", false);
@@ -472,6 +498,11 @@ Result<Profile> Profile::from_json(std::string_view text) {
   if (scoring != nullptr) {
     Reader entry(*scoring, "\"scoring\"");
     each_scoring_field(p.scoring, [&](const char* key, auto& value) { entry.read(key, value); });
+    if (Status s = entry.finish(); !s.ok()) return s;
+  }
+  if (router != nullptr) {
+    Reader entry(*router, "\"router\"");
+    each_router_field(p.router, [&](const char* key, auto& value) { entry.read(key, value); });
     if (Status s = entry.finish(); !s.ok()) return s;
   }
   if (low_rank != nullptr) {
@@ -516,6 +547,11 @@ std::string Profile::to_json() const {
     root["scoring"] = std::move(entry);
   }
   if (has_low_rank()) root["low_rank"] = low_rank_json(low_rank);
+  if (router.pages != 0) {
+    Json entry = Json::object();
+    each_router_field(router, [&](const char* key, const auto& value) { entry[key] = value; });
+    root["router"] = std::move(entry);
+  }
   root["tiers"] = formats_json(formats);
   if (!layers.empty()) {
     Json list = Json::array();
@@ -546,6 +582,7 @@ Status Profile::validate() const {
   if (Status s = check_formats(formats, true, "\"tiers\""); !s.ok()) return s;
   if (Status s = check_scoring(scoring, !formats.anchor.empty()); !s.ok()) return s;
   if (Status s = check_low_rank(low_rank); !s.ok()) return s;
+  if (Status s = check_router(router); !s.ok()) return s;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerOverride& o = layers[i];
     const std::string where = "\"layers\"[" + std::to_string(i) + "]";
@@ -616,7 +653,7 @@ bool Profile::is_dense() const {
   const auto dense = [](const TierFormats& f) {
     return (f.recent.empty() || f.recent == "f16") && f.anchor.empty() && f.stale1.empty() && f.stale2.empty();
   };
-  return formats.recent == "f16" && dense(formats) &&
+  return router.pages == 0 && formats.recent == "f16" && dense(formats) &&
          std::all_of(layers.begin(), layers.end(), [&](const LayerOverride& o) { return dense(o.formats); });
 }
 

@@ -2,8 +2,10 @@
 
 #include <llama.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <random>
 
 #include "model/ggml_guard.h"
 #include "model/text.h"
@@ -51,6 +53,7 @@ Status check_options(const SamplerOptions& o, int vocabulary) {
   return Status();
 }
 
+/// Everything before the choice: what is left after it is the distribution.
 SamplerHandle make_chain(const SamplerOptions& o, const llama_vocab* vocab, int vocabulary) {
   llama_sampler_chain_params params = llama_sampler_chain_default_params();
   params.no_perf = true;
@@ -69,16 +72,32 @@ SamplerHandle make_chain(const SamplerOptions& o, const llama_vocab* vocab, int 
     add(llama_sampler_init_penalties(vocabulary, o.penalty_tokens, o.repeat_penalty, o.frequency_penalty,
                                      o.presence_penalty));
   }
-  if (o.temperature == 0) {
-    add(llama_sampler_init_greedy());
-    return chain;
-  }
+  if (o.temperature == 0) return chain;
   if (o.top_k > 0) add(llama_sampler_init_top_k(o.top_k));
   if (o.top_p < 1) add(llama_sampler_init_top_p(o.top_p, 1));
   if (o.min_p > 0) add(llama_sampler_init_min_p(o.min_p, 1));
   add(llama_sampler_init_temp(o.temperature));
-  add(llama_sampler_init_dist(o.seed));
   return chain;
+}
+
+SamplerHandle make_choice(const SamplerOptions& o) {
+  return SamplerHandle(o.temperature == 0 ? llama_sampler_init_greedy() : llama_sampler_init_dist(o.seed));
+}
+
+Status check_logits(std::span<const float> logits, int vocabulary) {
+  if (logits.size() != static_cast<size_t>(vocabulary)) {
+    return invalid_argument(std::to_string(logits.size()) + " logits for a vocabulary of " +
+                            std::to_string(vocabulary));
+  }
+  float highest = -INFINITY;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i]) || logits[i] == INFINITY) {
+      return internal_error("logit " + std::to_string(i) + " is " + std::to_string(logits[i]));
+    }
+    if (logits[i] > highest) highest = logits[i];
+  }
+  if (highest == -INFINITY) return internal_error("no logit is finite");
+  return Status();
 }
 
 /// Null when the specification is empty.
@@ -116,7 +135,9 @@ Result<SamplerHandle> make_grammar(const Model& model, const GrammarSpec& spec) 
 struct Sampler::Impl {
   std::shared_ptr<const Model> model;
   int vocabulary = 0;
-  SamplerHandle chain, grammar;
+  bool greedy = false;
+  SamplerHandle chain, choice, grammar;
+  std::mt19937_64 random;
   std::vector<llama_token_data> candidates;  ///< [vocabulary], rebuilt for each pick
 
   llama_token_data_array load(std::span<const float> logits) {
@@ -125,8 +146,19 @@ struct Sampler::Impl {
     return {candidates.data(), candidates.size(), -1, false};
   }
 
+  /// The candidates that the grammar leaves; kInvalidArgument when there are none.
+  Result<llama_token_data_array> load_allowed(std::span<const float> logits) {
+    llama_token_data_array array = load(logits);
+    llama_sampler_apply(grammar.get(), &array);
+    for (size_t i = 0; i < array.size; ++i) {
+      if (array.data[i].logit != -INFINITY) return array;
+    }
+    return invalid_argument("the grammar allows no token of the vocabulary here");
+  }
+
   Result<int32_t> pick(llama_token_data_array& array) {
     llama_sampler_apply(chain.get(), &array);
+    llama_sampler_apply(choice.get(), &array);
     if (array.selected < 0 || static_cast<size_t>(array.selected) >= array.size) {
       return internal_error("the sampler chain selected nothing");
     }
@@ -145,12 +177,56 @@ struct Sampler::Impl {
     Result<int32_t> token = pick(array);
     if (grammar == nullptr || !token.ok() || grammar_allows(*token)) return token;
     // Checking one candidate is cheap, all of them is not: the grammar filters the vocabulary only after a refusal.
-    array = load(logits);
-    llama_sampler_apply(grammar.get(), &array);
-    bool any = false;
-    for (size_t i = 0; i < array.size && !any; ++i) any = array.data[i].logit != -INFINITY;
-    if (!any) return invalid_argument("the grammar allows no token of the vocabulary here");
-    return pick(array);
+    Result<llama_token_data_array> allowed = load_allowed(logits);
+    if (!allowed.ok()) return allowed.status();
+    return pick(*allowed);
+  }
+
+  /// Softmax of what the chain leaves of the candidates, ascending tokens.
+  std::vector<TokenProbability> shape(llama_token_data_array& array) {
+    llama_sampler_apply(chain.get(), &array);
+    float highest = -INFINITY;
+    for (size_t i = 0; i < array.size; ++i) highest = std::max(highest, array.data[i].logit);
+    double sum = 0;
+    std::vector<TokenProbability> out;
+    for (size_t i = 0; i < array.size; ++i) {
+      const float p = std::exp(array.data[i].logit - highest);
+      if (p <= 0) continue;
+      out.push_back({array.data[i].id, p});
+      sum += double(p);
+    }
+    for (TokenProbability& entry : out) entry.probability = static_cast<float>(double(entry.probability) / sum);
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+    return out;
+  }
+
+  Result<std::vector<TokenProbability>> distribution(std::span<const float> logits) {
+    if (greedy) {
+      Result<int32_t> token = sample(logits);
+      if (!token.ok()) return token.status();
+      return std::vector<TokenProbability>{{*token, 1.0f}};
+    }
+    llama_token_data_array array = load(logits);
+    std::vector<TokenProbability> out = shape(array);
+    if (grammar == nullptr) return out;
+    double refused = 0;  // mass that sample() draws again, from what the grammar leaves
+    std::erase_if(out, [&](const TokenProbability& entry) {
+      const bool bad = !grammar_allows(entry.token);
+      if (bad) refused += double(entry.probability);
+      return bad;
+    });
+    if (refused == 0) return out;
+    Result<llama_token_data_array> allowed = load_allowed(logits);
+    if (!allowed.ok()) return allowed.status();
+    std::vector<TokenProbability> both;
+    auto first = out.begin();
+    for (const TokenProbability& second : shape(*allowed)) {
+      while (first != out.end() && first->token < second.token) both.push_back(*first++);
+      both.push_back({second.token, static_cast<float>(refused * double(second.probability))});
+      if (first != out.end() && first->token == second.token) both.back().probability += (first++)->probability;
+    }
+    both.insert(both.end(), first, out.end());
+    return both;
   }
 };
 
@@ -169,6 +245,10 @@ Result<std::unique_ptr<Sampler>> Sampler::create(std::shared_ptr<const Model> mo
     if (!grammar.ok()) return grammar.status();
     impl.grammar = std::move(grammar).value();
     impl.chain = make_chain(options, impl.model->vocab(), impl.vocabulary);
+    impl.choice = make_choice(options);
+    impl.greedy = options.temperature == 0;
+    std::seed_seq seeds{options.seed, 1u};  // not the sequence of the choice
+    impl.random.seed(seeds);
     return Status();
   });
   if (!made.ok()) return made;
@@ -176,18 +256,7 @@ Result<std::unique_ptr<Sampler>> Sampler::create(std::shared_ptr<const Model> mo
 }
 
 Result<int32_t> Sampler::sample(std::span<const float> logits) {
-  if (logits.size() != static_cast<size_t>(impl_->vocabulary)) {
-    return invalid_argument(std::to_string(logits.size()) + " logits for a vocabulary of " +
-                            std::to_string(impl_->vocabulary));
-  }
-  float highest = -INFINITY;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i]) || logits[i] == INFINITY) {
-      return internal_error("logit " + std::to_string(i) + " is " + std::to_string(logits[i]));
-    }
-    if (logits[i] > highest) highest = logits[i];
-  }
-  if (highest == -INFINITY) return internal_error("no logit is finite");
+  if (Status s = check_logits(logits, impl_->vocabulary); !s.ok()) return s;
   int32_t token = -1;
   const Status s = guarded("sample", [&] {
     Result<int32_t> picked = impl_->sample(logits);
@@ -198,6 +267,20 @@ Result<int32_t> Sampler::sample(std::span<const float> logits) {
   if (!s.ok()) return s;
   return token;
 }
+
+Result<std::vector<TokenProbability>> Sampler::distribution(std::span<const float> logits) {
+  if (Status s = check_logits(logits, impl_->vocabulary); !s.ok()) return s;
+  std::vector<TokenProbability> out;
+  const Status s = guarded("sample", [&] {
+    Result<std::vector<TokenProbability>> made = impl_->distribution(logits);
+    if (made.ok()) out = std::move(*made);
+    return made.status();
+  });
+  if (!s.ok()) return s;
+  return out;
+}
+
+double Sampler::uniform() { return static_cast<double>(impl_->random() >> 11) * 0x1p-53; }
 
 Status Sampler::accept(int32_t token, bool generated) {
   if (token < 0 || token >= impl_->vocabulary) {

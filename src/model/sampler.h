@@ -25,6 +25,11 @@ struct SamplerOptions {
   GrammarSpec grammar = {};
 };
 
+struct TokenProbability {
+  int32_t token = 0;
+  float probability = 0;
+};
+
 class Sampler {
  public:
   /// kInvalidArgument names the option out of bounds.
@@ -34,6 +39,11 @@ class Sampler {
   /// The next token. logits: [vocabulary]. A NaN or +infinity among them, or none that is finite, is kInternal; a
   /// grammar that allows nothing is kInvalidArgument. Changes the random state, not the history.
   Result<int32_t> sample(std::span<const float> logits);
+  /// What sample() draws from: every token that it may return with its probability, ascending tokens, sum 1. Greedy:
+  /// one token. Errors as sample(). Changes nothing.
+  Result<std::vector<TokenProbability>> distribution(std::span<const float> logits);
+  /// The next number of a random sequence of its own, uniform in [0, 1), that sample() neither uses nor moves.
+  double uniform();
   /// Tells penalties and grammar which token was taken. Tokens of a prompt may be given with `generated` false: they
   /// count for penalties only.
   Status accept(int32_t token, bool generated = true);

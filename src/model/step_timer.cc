@@ -77,6 +77,12 @@ void StepTimer::append(int layer, const float* k, const float* v, int thread, in
   busy_[static_cast<size_t>(thread)].times.append_s += now_s() - start;
 }
 
+void StepTimer::route(int layer, const float* q, int thread, int threads) {
+  const double start = now_s();
+  attention_->route(layer, q, thread, threads);
+  busy_[static_cast<size_t>(thread)].times.append_s += now_s() - start;  // one node with append
+}
+
 void StepTimer::partial(int layer, const float* q, int thread, int threads) {
   const double start = now_s();
   attention_->partial(layer, q, thread, threads);

@@ -38,6 +38,7 @@ class StepTimer final : public attention::LayerAttention {
   void add_converting(int thread, double seconds) { busy_[static_cast<size_t>(thread)].times.convert_s += seconds; }
 
   void append(int layer, const float* k, const float* v, int thread, int threads) override;
+  void route(int layer, const float* q, int thread, int threads) override;
   void partial(int layer, const float* q, int thread, int threads) override;
   void merge(int layer, float* out, int thread, int threads) override;
   void stamp(double StepTimes::*part);

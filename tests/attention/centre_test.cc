@@ -75,14 +75,14 @@ TEST(Centre, CurveIsTheDotWithTheTurnedCentre) {
         const CentreCurve curve(rotary, kTiles);
         const auto terms = static_cast<size_t>(curve.terms());
         const std::vector<float> q = random_row(random, kGroup * dim, 1), u = random_row(random, dim, 100);
-        std::vector<float> page(kGroup * terms), scratch(kGroup * (terms + kTileTokens));
+        std::vector<float> page(kGroup * terms);
         for (size_t g = 0; g < kGroup; ++g) {
-          curve.page_coefficients(q.data() + g * dim, u.data(), page.data() + g * terms);
+          curve.page_terms(*kernels, q.data() + g * dim, u.data(), page.data() + g * terms);
         }
         double largest = 0, scale = 0;
         for (int tile = 0; tile < kTiles; tile += 3) {
           std::vector<float> scores(kGroup * kTileTokens, 1.0f), turned(dim);
-          curve.add_to_scores(*kernels, kGroup, page.data(), tile, scratch.data(), scores.data());
+          curve.add_to_scores(*kernels, kGroup, page.data(), tile, scores.data());
           curve.turn(u.data(), tile, turned.data());
           for (int t = 0; t < kTileTokens; ++t) {
             std::vector<float> exact = u;

@@ -45,6 +45,7 @@ TestClass::TestClass(const ClassSpec& spec) : spec_(spec) {
   strip_ = format::strip_layout(geometry_.layers, spec.tiers[0], spec.sink_tokens);
   geometry_.recent = slots_.data();
   geometry_.strip = &strip_;
+  geometry_.route = spec.route;
 }
 
 TestSequence::TestSequence(const TestClass& cls, int tokens, uint32_t seed, float bias)
@@ -334,6 +335,8 @@ StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, i
   int rows = 0;
   for (const Part& part : parts) {
     views.push_back(part.sequence->view(rows, part.past, part.rows));
+    views.back().full_rows = part.full_rows;
+    views.back().route = part.route;
     for (PageView& page : views.back().pages) {
       const int page_tokens = page.layout->page_tokens;
       if (page.start + page_tokens <= part.prefix_tokens) page.slot = part.prefix->page(page.start / page_tokens);
@@ -364,6 +367,7 @@ StepOutput run_step(ClassAttention& attention, const std::vector<Part>& parts, i
     const int layer = cls.layers()[i].layer;
     const auto work = [&](int thread) {
       attention.append(layer, k.data(), v.data(), thread, threads);
+      attention.route(layer, q.data(), thread, threads);
       barrier.arrive_and_wait();
       attention.partial(layer, q.data(), thread, threads);
       barrier.arrive_and_wait();

@@ -36,6 +36,7 @@ struct ClassSpec {
   int sink_tokens = 4;
   int window = 0;
   float softcap = 0;
+  RouteOptions route = {};
 };
 
 /// One attention class with everything it points to.
@@ -136,6 +137,8 @@ struct Part {
   int rows;
   TestSequence* prefix = nullptr;  ///< whose slots hold the pages that end at or below prefix_tokens
   int prefix_tokens = 0;
+  int full_rows = 0;
+  RouteMemory* route = nullptr;
 };
 
 /// Output of every layer of a step: [layer][rows of all parts][q_heads][head_dim].

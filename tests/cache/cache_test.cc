@@ -343,5 +343,39 @@ TEST(CachePage, AgeCountsFromTheShortestHolder) {
   EXPECT_FALSE(cache->page(first).has_value());
 }
 
+/// Against trying it: the rows that may be settled at once and taken back, all but the first `keep`.
+TEST(Cache, RevocableIsWhatTruncateCanTakeBack) {
+  Config tiled = small_config(64);
+  tiled.classes[0].page_tokens = 8;
+  tiled.classes[0].tile_tokens = 4;
+  for (const Config& config : {small_config(64), two_class_config(64), tiled}) {
+    const int tile = config.classes[0].tile_tokens;
+    for (int length = 1; length <= 26; ++length) {
+      for (const int keep : {0, 1, 2}) {
+        SCOPED_TRACE(::testing::Message() << config.classes.size() << " classes, tile " << tile << ", length " << length
+                                          << ", keep " << keep);
+        const auto try_it = [&](int rows) {
+          const auto cache = make(config);
+          const SequenceId id = cache->start().value();
+          for (int i = 0; i < length; ++i) EXPECT_OK(grow(*cache, id, 1));
+          if (tile != 0 && length / tile != (length + rows - 1) / tile) return false;
+          EXPECT_OK(grow(*cache, id, rows));
+          return cache->truncate(id, length + keep).ok();
+        };
+        const auto cache = make(config);
+        const SequenceId id = cache->start().value();
+        ASSERT_OK(grow(*cache, id, length));
+        const int rows = cache->revocable(id, keep);
+        ASSERT_GE(rows, keep);
+        for (int n = keep + 1; n <= std::min(rows, keep + 20); ++n) EXPECT_TRUE(try_it(n)) << n;
+        if (rows < keep + 20) {
+          EXPECT_FALSE(try_it(rows + 1)) << rows;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(make(small_config(8))->revocable(7, 1), 0);
+}
+
 }  // namespace
 }  // namespace varve::cache

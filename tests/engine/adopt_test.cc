@@ -27,10 +27,7 @@ std::vector<float> next(Engine& e, SessionId session, std::span<const int32_t> t
 class Adopt : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    testing::TinySpec spec{.architecture = GetParam(), .layers = 3};
-    if (GetParam() == "gemma3") spec.layers = 7;
-    if (GetParam() == "qwen2") spec.qkv_bias = true;
-    model_ = TinyEngine::load(spec);
+    model_ = TinyEngine::load_typical(GetParam());
     ASSERT_NE(model_, nullptr);
     dense_ = engine(model_, profile("dense"));
     text_ = TinyEngine::tokens(*dense_, 1000, 7);

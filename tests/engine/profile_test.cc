@@ -128,6 +128,39 @@ TEST(Profile, EveryScoringKeyIsCheckedForTypeAndRange) {
   refused(R"([])", "must be an object");
 }
 
+TEST(Profile, EveryRouterKeyIsCheckedForTypeAndRange) {
+  const auto refused = [](const std::string& router, const std::string& expected) {
+    const auto p = Profile::from_json(R"({"tiers": {"recent": "int8"}, "router": )" + router + "}");
+    ASSERT_FALSE(p.ok()) << router;
+    EXPECT_EQ(p.status().code(), StatusCode::kInvalidArgument) << router;
+    EXPECT_NE(p.status().message().find(expected), std::string::npos) << router << ": " << p.status().message();
+  };
+  for (const std::string key : {"pages", "from_tokens", "window_tokens", "reroute_steps", "question_tokens"}) {
+    refused("{\"" + key + "\": -1}", "router." + key + " is -1");
+    refused("{\"" + key + "\": 2000000000}", "router." + key + " is 2000000000");
+    for (const char* wrong : {"null", "\"1\"", "1.5", "true"}) refused("{\"" + key + "\": " + wrong + "}", key);
+  }
+  refused(R"({"prefill": 1})", "\"prefill\"");
+  refused(R"({"window_tokens": 0})", "router.window_tokens is 0");
+  refused(R"({"reroute_steps": 0})", "router.reroute_steps is 0");
+  refused(R"({"blocks": 3})", "unknown key \"blocks\"");
+  refused("[]", "must be an object");
+}
+
+TEST(Profile, ARouterIsPartOfTheDigestAndNotDense) {
+  Profile p = *Profile::named("dense");
+  const std::string digest = p.digest(), json = p.to_json();
+  EXPECT_TRUE(p.is_dense());
+  EXPECT_EQ(json.find("router"), std::string::npos) << "profiles without one keep their digest";
+  p.router = {.pages = 16, .from_tokens = 100, .window_tokens = 64, .reroute_steps = 4, .prefill = true};
+  EXPECT_FALSE(p.is_dense());
+  EXPECT_NE(p.digest(), digest);
+  const auto again = Profile::from_json(p.to_json());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->router, p.router);
+  EXPECT_EQ(again->to_json(), p.to_json());
+}
+
 constexpr const char* kLowRank = R"({
   "low_rank": {"energy": 0.999, "seed": 7, "bands": {"early": 0.75, "middle": 1.5, "late": 0.5},
                "content": {"digit_boost": 5, "on": false}},
@@ -176,7 +209,7 @@ TEST(Profile, EveryLowRankKeyIsCheckedForTypeAndRange) {
     refused(std::string("{\"") + whole + "\": 1.5}", "must be a whole number");
   }
   refused(R"({"content": {"on": 1}})", "true or false");
-  refused(R"({"content": {"most_run_tokens": 33}})", "must be 0 to 32");
+  refused(R"({"content": {"most_run_tokens": 65}})", "must be 0 to 64");
 }
 
 TEST(Profile, TheLowRankBlockIsWrittenReadAndDigestedWhereItMatters) {

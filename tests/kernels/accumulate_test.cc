@@ -64,6 +64,31 @@ TEST_P(Accumulate, MatchesDoubleOverDecodedRows) {
   }
 }
 
+TEST_P(Accumulate, FetchingAheadChangesNoBit) {
+  for (const VCodec codec : v_codecs()) {
+    const auto sum_ahead = kernels().v_accumulate_ahead[static_cast<size_t>(codec)];
+    if (sum_ahead == nullptr) continue;
+    for (const int head_dim : format::kHeadDims) {
+      const auto tile = encode_v(codec, rows_like_a_cache(kTileTokens, head_dim, 7), head_dim);
+      const auto next = encode_v(codec, rows_like_a_cache(kTileTokens, head_dim, 8), head_dim);
+      for (const int group : kGroups) {
+        const auto p = probabilities(group, kTileTokens, 13, 6.0f);
+        const auto n = static_cast<size_t>(group * head_dim);
+        std::vector<float> expected(n, 0.5f);
+        kernels().v_accumulate[static_cast<size_t>(codec)](tile.data(), head_dim, group, p.data(), expected.data());
+        for (const size_t bytes : {size_t{0}, size_t{1}, next.size()}) {
+          Guarded<float> acc(n, 0.5f);
+          sum_ahead(tile.data(), head_dim, group, p.data(), acc.data(), {bytes > 0 ? next.data() : nullptr, bytes});
+          EXPECT_TRUE(std::equal(expected.begin(), expected.end(), acc.begin()))
+              << format::v_codec(codec).name << " head_dim " << head_dim << " group " << group << " bytes " << bytes;
+          EXPECT_TRUE(acc.intact());
+          EXPECT_TRUE(next.intact());
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Accumulate, LargestIntegersDoNotOverflow) {
   for (const VCodec codec : v_codecs()) {
     for (const int head_dim : format::kHeadDims) {

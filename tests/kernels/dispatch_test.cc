@@ -39,6 +39,8 @@ TEST(Dispatch, TablesShareNoKernel) {
     add(table->exp_sum);
     add(table->max);
     add(table->gemm);
+    add(table->curve_terms);
+    add(table->add_curve);
     add(table->f32_to_f16);
     add(table->f16_to_f32);
     for (size_t i = 0; i < kKCodecs; ++i) ASSERT_TRUE(table->k_decode[i] && table->k_encode[i]);

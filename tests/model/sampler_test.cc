@@ -8,6 +8,7 @@
 #include <map>
 
 #include "model/text.h"
+#include "support/chi_square.h"
 #include "support/models.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
@@ -126,6 +127,73 @@ TEST_F(Sampling, PenaltiesRememberWhatWasAccepted) {
   EXPECT_EQ(*forgetful->sample(l), 10);
   EXPECT_EQ(repeat->accept(-1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(repeat->accept(model_->info().vocabulary).code(), StatusCode::kInvalidArgument);
+}
+
+/// What sample() draws, against what distribution() says it draws from.
+void expect_drawn_from(Sampler& sampler, const std::vector<float>& logits) {
+  const auto distribution = sampler.distribution(logits);
+  ASSERT_TRUE(distribution.ok()) << distribution.status().message();
+  constexpr int kDraws = 20000;
+  std::map<int32_t, int> counts;
+  for (int i = 0; i < kDraws; ++i) ++counts[*sampler.sample(logits)];
+  double chi = 0, sum = 0;
+  int seen = 0, likely = 0;
+  for (size_t i = 0; i < distribution->size(); ++i) {
+    const auto& [token, p] = (*distribution)[i];
+    if (i > 0) {
+      EXPECT_GT(token, (*distribution)[i - 1].token);
+    }
+    sum += double(p);
+    seen += counts[token];
+    if (double(p) * kDraws < 5) continue;
+    ++likely;
+    chi += (counts[token] - double(p) * kDraws) * (counts[token] - double(p) * kDraws) / (double(p) * kDraws);
+  }
+  EXPECT_NEAR(sum, 1, 1e-4);
+  EXPECT_EQ(seen, kDraws) << "a token that the distribution does not have";
+  EXPECT_LT(chi, testing::chi_square_limit(likely - 1));
+}
+
+TEST_F(Sampling, TheDistributionIsWhatSamplesAreDrawnFrom) {
+  const auto l = logits({{10, 4}, {20, 3.5f}, {30, 3}, {40, 2}, {50, 0}, {60, -2}}, -30);
+  for (const SamplerOptions& options :
+       {SamplerOptions{}, SamplerOptions{.temperature = 1}, SamplerOptions{.temperature = 0.6f, .top_k = 3},
+        SamplerOptions{.temperature = 1.4f, .top_p = 0.8f}, SamplerOptions{.temperature = 1, .min_p = 0.2f},
+        SamplerOptions{.temperature = 1, .repeat_penalty = 2, .presence_penalty = 0.5f},
+        SamplerOptions{.temperature = 1, .logit_bias = {{10, -INFINITY}, {60, 5}}}}) {
+    SCOPED_TRACE(options.temperature);
+    auto s = sampler(options);
+    ASSERT_TRUE(s->accept(10).ok() && s->accept(30).ok());
+    expect_drawn_from(*s, l);
+  }
+}
+
+TEST_F(Sampling, TheDistributionUnderAGrammarCountsTheSecondDraw) {
+  // The grammar is asked after the draw, and only a refusal makes it filter what truncation then sees.
+  const auto l = logits({{byte('z'), 3}, {byte('a'), 2.5f}, {byte('b'), 1}, {byte('c'), 0}}, -30);
+  for (const int top_k : {0, 2}) {
+    SCOPED_TRACE(top_k);
+    auto s = sampler({.temperature = 1, .top_k = top_k, .seed = 4, .grammar = {.text = "root ::= [a-c]+"}});
+    expect_drawn_from(*s, l);
+    const auto distribution = *s->distribution(l);
+    EXPECT_EQ(distribution.size(), top_k == 2 ? 2u : 3u);
+  }
+}
+
+TEST_F(Sampling, TheSecondRandomSequenceIsItsOwn) {
+  const auto l = logits({}, 0);
+  auto a = sampler({.temperature = 1, .seed = 5}), b = sampler({.temperature = 1, .seed = 5});
+  double sum = 0;
+  for (int i = 0; i < 200; ++i) {
+    const double u = a->uniform();
+    ASSERT_TRUE(u >= 0 && u < 1);
+    sum += u;
+    ASSERT_TRUE(a->distribution(l).ok());
+    EXPECT_EQ(*a->sample(l), *b->sample(l)) << "neither uniform() nor distribution() moves it";
+  }
+  EXPECT_NEAR(sum / 200, 0.5, 0.1);
+  EXPECT_EQ(a->distribution(std::vector<float>(3)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(a->distribution(logits({{3, NAN}})).status().code(), StatusCode::kInternal);
 }
 
 TEST_F(Sampling, LogitBias) {

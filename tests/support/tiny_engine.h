@@ -23,11 +23,19 @@ class TinyEngine {
  public:
   static std::shared_ptr<model::Model> load(const TinySpec& spec = {}) {
     static TempDir directory;
-    const std::string path = directory.file(spec.architecture + ".gguf");
+    // Models are mapped: a file in use must not be written again.
+    const std::string path = directory.file(spec.architecture + std::to_string(spec.seed) + ".gguf");
     EXPECT_TRUE(write_tiny_model(path, spec).ok());
     auto model = model::Model::load(path, {});
     EXPECT_TRUE(model.ok()) << model.status().message();
     return model.ok() ? *model : nullptr;
+  }
+
+  /// The architecture with what is its own: gemma3's layers without a window, qwen2's key bias.
+  static std::shared_ptr<model::Model> load_typical(const std::string& architecture) {
+    return load({.architecture = architecture,
+                 .layers = architecture == "gemma3" ? 7 : 3,
+                 .qkv_bias = architecture == "qwen2"});
   }
 
   /// Pages of 64, one of them recent: a few hundred tokens pass through every tier.

@@ -13,16 +13,19 @@
 #include "cli/model_options.h"
 #include "cli/paths.h"
 #include "cli/run_report.h"
+#include "cli/speculation_options.h"
 #include "cli/step_profile_report.h"
 #include "cli/terminal.h"
 #include "eval/cpu/cpu_bench.h"
 #include "eval/kl.h"
 #include "eval/lifecycle.h"
 #include "eval/parity.h"
+#include "eval/speculation.h"
 #include "eval/speed.h"
 #include "eval/step_profile.h"
 #include "eval/weights.h"
 #include "kernels/cpu/kernels.h"
+#include "model/chat.h"
 #include "model/text.h"
 
 namespace varve::cli {
@@ -30,6 +33,8 @@ namespace {
 
 struct BenchOptions {
   ModelOptions model;
+  SpeculationOptions speculation{.mode = "lookup"};
+  int answer_tokens = 128, copied_tokens = 300;
   std::string suite = "all";
   std::string file;
   std::vector<int> prompts;
@@ -266,6 +271,61 @@ void print_rows(const std::vector<eval::BenchRow>& rows, bool json) {
   }
 }
 
+/// The text and a request through the model's chat template; of a base model the text as it is, and again its start.
+Result<std::vector<eval::SpeculationPrompt>> speculation_prompts(const model::Model& model, const std::string& text,
+                                                                 std::span<const int32_t> text_tokens) {
+  const auto chat = model::ChatTemplate::create(model, "");
+  if (!chat.ok()) return chat.status();
+  const std::pair<const char*, const char*> requests[] = {
+      {"an answer that copies", "Repeat the text above, word for word."},
+      {"an answer of its own", "Now something else: what would you pack for a week at sea, and why?"}};
+  std::vector<eval::SpeculationPrompt> out;
+  if (!(*chat)->is_explicit()) {
+    std::vector<int32_t> again(text_tokens.begin(), text_tokens.end());
+    again.insert(again.end(), text_tokens.begin(), text_tokens.begin() + ptrdiff_t(text_tokens.size() / 4));
+    out.push_back({requests[0].first, std::move(again)});
+    return out;
+  }
+  for (const auto& [name, request] : requests) {
+    const auto prompt = (*chat)->apply({{.role = "user", .content = text + "\n\n" + request}}, {});
+    if (!prompt.ok()) return prompt.status();
+    auto tokens = model::chat_tokens(model, *prompt);
+    if (!tokens.ok()) return tokens.status();
+    out.push_back({name, std::move(*tokens)});
+  }
+  return out;
+}
+
+Status bench_speculate(const std::shared_ptr<model::Model>& model, const BenchOptions& options) {
+  if (options.speculation.mode == "off")
+    return invalid_argument("speculate compares --speculate lookup or draft with off");
+  const auto profile = choose_profile(options.model);
+  if (!profile.ok()) return profile.status();
+  const auto text_tokens = read_bench_text(*model, options, options.copied_tokens);
+  if (!text_tokens.ok()) return text_tokens.status();
+  const auto text = model::detokenize(*model, *text_tokens, false);
+  if (!text.ok()) return text.status();
+  const auto prompts = speculation_prompts(*model, *text, *text_tokens);
+  if (!prompts.ok()) return prompts.status();
+  TraceFile trace;
+  const auto engine = open_engine(model, options.model, *profile, trace);
+  if (!engine.ok()) return engine.status();
+  const auto speculation = open_speculation(options.speculation, options.model, **engine, {});
+  if (!speculation.ok()) return speculation.status();
+  eval::SpeculationBenchOptions bench{.speculation = speculation->speculation,
+                                      .answer_tokens = options.answer_tokens,
+                                      .rounds = options.rounds,
+                                      .progress = {}};
+  bench.progress = [show = Steps()](const std::string& what, int done, int total) mutable {
+    show(what, done, total);
+    return !interrupted();
+  };
+  const auto rows = eval::measure_speculation(**engine, *prompts, bench);
+  if (!rows.ok()) return rows.status();
+  print_rows(*rows, options.json);
+  return {};
+}
+
 eval::CpuBenchOptions cpu_options(const model::ModelInfo& info, const BenchOptions& options) {
   auto cpu = options.quick ? eval::CpuBenchOptions::quick(info) : eval::CpuBenchOptions::full(info);
   cpu.threads = options.model.threads;
@@ -383,8 +443,12 @@ Status run_bench(const BenchOptions& options) {
   if (options.suite == "support") return bench_support(options);
   const bool attention_alone = !options.growth && options.cpu_rows == std::vector<std::string>{"attention"};
   if (options.suite == "cpu" && attention_alone) return bench_attention(options);
+  if (options.suite == "speculate") {
+    if (Status s = check_speculation_options(options.speculation); !s.ok()) return s;
+  }
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
+  if (options.suite == "speculate") return bench_speculate(*model, options);
   if (options.suite == "kl") return bench_kl(*model, options);
   if (options.suite == "cpu") return bench_cpu(*model, options);
   if (options.suite == "profile") return bench_profile(*model, options);
@@ -399,7 +463,8 @@ Action define_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   options->model.model = "smollm2-135m";
   app.add_option("suite", options->suite, "what to measure: all is parity and speed")
-      ->check(CLI::IsMember({"all", "speed", "parity", "kl", "weights", "lifecycle", "profile", "cpu", "support"}))
+      ->check(CLI::IsMember(
+          {"all", "speed", "parity", "kl", "weights", "lifecycle", "profile", "cpu", "speculate", "support"}))
       ->capture_default_str();
   app.add_option("file", options->file, "the text to read [the Jargon File]")->type_name("FILE");
   add_model_option(app, options->model);
@@ -429,7 +494,8 @@ Action define_bench(CLI::App& app) {
       ->delimiter(',')
       ->type_name("TOKENS");
   app.add_flag("--growth", options->growth, "cpu: decode time against context, 1K to 32K, instead of the other rows");
-  app.add_option("--rounds", options->rounds, "speed, lifecycle, profile, cpu: measurements of each; medians are shown")
+  app.add_option("--rounds", options->rounds,
+                 "speed, lifecycle, profile, cpu, speculate: measurements of each; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--decode-tokens", options->decode_tokens, "speed, profile, cpu: tokens of one decode measurement")
@@ -439,7 +505,14 @@ Action define_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->default_str("64,128,512,2048");
+  app.add_option("-n,--predict", options->answer_tokens, "speculate: most tokens of an answer")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--copied-tokens", options->copied_tokens, "speculate: how much of the text is to be copied")
+      ->check(CLI::Range(8, 1 << 20))
+      ->capture_default_str();
   add_engine_options(app, options->model);
+  add_speculation_options(app, options->speculation);
   app.footer(
       "Examples:\n"
       "  varve bench                                    parity and speed beside llama.cpp, one run, one process\n"
@@ -448,6 +521,7 @@ Action define_bench(CLI::App& app) {
       "  varve bench cpu -m smollm2-135m                long context on this processor (docs/performance.md)\n"
       "  varve bench profile -m smollm2-135m            where the time of a step goes\n"
       "  varve bench weights                            prompts with --weight-gemm auto beside ggml\n"
+      "  varve bench speculate -m qwen2.5-coder-0.5b    answers with drafts beside answers without\n"
       "  varve bench support                            which kernels run here\n"
       "A ratio above 1 means that varve is better. Speed is only comparable while nothing else runs.");
   return [options] {

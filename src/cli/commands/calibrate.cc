@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <tuple>
 
+#include "base/manifest.h"
 #include "base/sha256.h"
 #include "cli/auto_profile.h"
 #include "cli/calibrate_report.h"
@@ -30,12 +32,14 @@ namespace fs = std::filesystem;
 
 struct CalibrateCommand {
   ModelOptions model;
-  std::string text, held_out;
+  std::vector<std::string> texts;
+  std::string held_out;
+  int passages = 6;
   std::string budget = "3.63x", length = "8K";
   double max_kl = 0;
   std::string out;
   std::vector<std::string> measure;
-  int prefill_tokens = 1536, eval_tokens = 256;
+  int prefill_tokens = 1024, eval_tokens = 64;
   bool json = false;
 };
 
@@ -73,42 +77,88 @@ struct Excerpt {
   eval::TextIdentity identity;
 };
 
-/// `wanted` tokens from a quarter of the file on, where title pages and contents are over; from its start when the rest
-/// is too short.
-Result<Excerpt> read_excerpt(const model::Model& model, const std::string& path, size_t wanted) {
+/// `wanted` tokens from the line that begins at or after each of `parts` of the file (0..1). One part that has too few
+/// is taken from the start of the file.
+Result<std::vector<Excerpt>> read_excerpts(const model::Model& model, const std::string& path,
+                                           const std::vector<double>& parts, size_t wanted) {
   const auto text = read_text(path);
   if (!text.ok()) return text.status();
-  Excerpt out;
   Sha256 hash;
   hash.update(text->data(), text->size());
-  out.identity = {.name = fs::path(path).filename().string(), .sha256 = hash.hex(), .offset = 0};
-  const size_t quarter = text->find('\n', text->size() / 4);
-  for (const size_t offset : {quarter == std::string::npos ? size_t{0} : quarter + 1, size_t{0}}) {
+  const std::string name = fs::path(path).filename().string(), sha256 = hash.hex();
+  const auto read = [&](size_t offset) -> Result<Excerpt> {
     // No tokenizer here gives more tokens than bytes; 16 bytes a token keeps a book from being tokenized for a page.
     std::string part = text->substr(offset, wanted * 16);
     while (!part.empty() && (static_cast<unsigned char>(part.back()) & 0xc0) == 0x80) part.pop_back();
     if (!part.empty() && static_cast<unsigned char>(part.back()) >= 0xc0) part.pop_back();
     auto tokens = model::tokenize(model, part, true, false);
     if (!tokens.ok()) return tokens.status();
-    out.tokens = std::move(*tokens);
-    out.identity.offset = static_cast<int64_t>(offset);
-    if (out.tokens.size() >= wanted) break;
-  }
-  if (out.tokens.size() > wanted) out.tokens.resize(wanted);
-  if (out.tokens.size() < wanted) {
-    return invalid_argument(path + " has " + std::to_string(out.tokens.size()) + " tokens; " + std::to_string(wanted) +
-                            " are needed (--tokens and --eval-tokens say how many)");
+    if (tokens->size() > wanted) tokens->resize(wanted);
+    return Excerpt{.tokens = std::move(*tokens),
+                   .identity = {.name = name, .sha256 = sha256, .offset = static_cast<int64_t>(offset)}};
+  };
+  std::vector<Excerpt> out;
+  for (const double at : parts) {
+    const size_t line = text->find('\n', size_t(at * double(text->size())));
+    auto excerpt = read(line == std::string::npos ? 0 : line + 1);
+    if (excerpt.ok() && excerpt->tokens.size() < wanted && parts.size() == 1) excerpt = read(0);
+    if (!excerpt.ok()) return excerpt.status();
+    if (excerpt->tokens.size() < wanted) {
+      return invalid_argument(path + " has " + std::to_string(excerpt->tokens.size()) + " tokens from byte " +
+                              std::to_string(excerpt->identity.offset) + " on; " + std::to_string(wanted) +
+                              " are needed (--tokens and --eval-tokens say how many)");
+    }
+    out.push_back(std::move(*excerpt));
   }
   return out;
 }
 
-/// The file given, else the one that `varve pull KEY` leaves; found out before a model is read.
-Result<std::string> text_path(const std::string& given, const char* key, const char* file, const char* option) {
-  const fs::path path = given.empty() ? default_text_dir() / file : fs::path(given);
+/// A text of the manifest, as `varve pull KEY` leaves it; found out before a model is read.
+Result<std::string> pulled_text(const char* key, const char* option) {
+  const fs::path path = default_text_dir() / manifest().find_text(key)->file;
   std::error_code error;
   if (fs::exists(path, error)) return path.string();
-  if (!given.empty()) return not_found(given + ": there is no such file");
   return not_found(path.string() + " is not there: varve pull " + key + " fetches it, or name a text with " + option);
+}
+
+Result<std::string> given_text(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error) ? Result<std::string>(path) : not_found(path + ": there is no such file");
+}
+
+/// What a profile has to serve: prose, structured prose, code.
+constexpr const char* kTexts[] = {"jargon", "debian-policy", "pydecimal"};
+constexpr const char* kHeldOut = "gpl-3";
+
+Result<std::vector<std::string>> text_paths(const std::vector<std::string>& given) {
+  std::vector<std::string> out;
+  for (const std::string& path : given) {
+    const auto found = given_text(path);
+    if (!found.ok()) return found.status();
+    out.push_back(*found);
+  }
+  for (const char* key : kTexts) {
+    if (!given.empty()) break;
+    const auto found = pulled_text(key, "--text");
+    if (!found.ok()) return found.status();
+    out.push_back(*found);
+  }
+  return out;
+}
+
+/// The passages, spread over the texts in turn and over each text evenly.
+Result<std::vector<Excerpt>> read_passages(const model::Model& model, const std::vector<std::string>& texts,
+                                           int passages, size_t wanted) {
+  std::vector<Excerpt> out;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const int own = (passages - int(i) + int(texts.size()) - 1) / int(texts.size());
+    std::vector<double> parts;
+    for (int p = 0; p < own; ++p) parts.push_back((2 * p + 1) / (2.0 * own));
+    auto read = read_excerpts(model, texts[i], parts, wanted);
+    if (!read.ok()) return read.status();
+    std::move(read->begin(), read->end(), std::back_inserter(out));
+  }
+  return out;
 }
 
 Status write_profile(const std::string& path, const std::string& text) {
@@ -135,7 +185,6 @@ Status run_calibrate(const CalibrateCommand& command) {
   options.base = *base;
   options.prefill_tokens = command.prefill_tokens;
   options.eval_tokens = command.eval_tokens;
-  options.check_tokens = std::min(command.prefill_tokens, 1536) / 64 * 64;
   options.threads = command.model.threads;
   options.kernel = command.model.kernel;
   if (Status s = parse_measure(command.measure, options); !s.ok()) return s;
@@ -149,9 +198,14 @@ Status run_calibrate(const CalibrateCommand& command) {
     if (!ratio.ok()) return ratio.status();
     options.budget_ratio = *ratio;
   }
-  const auto text_file = text_path(command.text, "jargon", "jargon.txt", "--text");
-  if (!text_file.ok()) return text_file.status();
-  const auto held_out_file = text_path(command.held_out, "gpl-3", "GPL-3.txt", "--held-out");
+  const auto texts = text_paths(command.texts);
+  if (!texts.ok()) return texts.status();
+  if (size_t(command.passages) < texts->size()) {
+    return invalid_argument("--passages " + std::to_string(command.passages) + " is too few for " +
+                            std::to_string(texts->size()) + " texts");
+  }
+  const auto held_out_file =
+      command.held_out.empty() ? pulled_text(kHeldOut, "--held-out") : given_text(command.held_out);
   if (!held_out_file.ok()) return held_out_file.status();
   if (Status s = check_writable(command.out); !s.ok()) return s;
 
@@ -164,9 +218,16 @@ Status run_calibrate(const CalibrateCommand& command) {
     if (!check_writable(out).ok()) out = profile_in(command.model.model_dir, info.digest).string();
     if (Status s = check_writable(out); !s.ok()) return s;
   }
-  const auto text = read_excerpt(**model, *text_file, size_t(options.prefill_tokens + options.eval_tokens));
-  if (!text.ok()) return text.status();
-  const auto held_out = read_excerpt(**model, *held_out_file, size_t(options.check_tokens));
+  const auto excerpts =
+      read_passages(**model, *texts, command.passages, size_t(options.prefill_tokens + options.eval_tokens));
+  if (!excerpts.ok()) return excerpts.status();
+  std::vector<std::vector<int32_t>> passages;
+  std::vector<eval::TextIdentity> identities;
+  for (const Excerpt& e : *excerpts) {
+    passages.push_back(e.tokens);
+    identities.push_back(e.identity);
+  }
+  const auto held_out = read_excerpts(**model, *held_out_file, {0.25}, size_t(options.check_tokens));
   if (!held_out.ok()) return held_out.status();
 
   // One line for all of it: the stages differ little in tokens per second, so the time left is about right.
@@ -176,10 +237,10 @@ Status run_calibrate(const CalibrateCommand& command) {
     progress->update(uint64_t(done));
     return !interrupted();
   };
-  const auto calibration = eval::calibrate(*model, text->tokens, held_out->tokens, options);
+  const auto calibration = eval::calibrate(*model, passages, held_out->front().tokens, options);
   progress.reset();
   if (!calibration.ok()) return calibration.status();
-  const auto profile = eval::recorded_profile(*calibration, options, info.name, text->identity, held_out->identity);
+  const auto profile = eval::recorded_profile(*calibration, options, info.name, identities, held_out->front().identity);
   if (!profile.ok()) return profile.status();
   const std::string json = profile->to_json();
   if (Status s = write_profile(out, json); !s.ok()) return s;
@@ -207,20 +268,25 @@ Action define_calibrate(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->excludes(budget);
   app.add_option("--length", command->length, "session length that the bytes are counted for")->capture_default_str();
-  app.add_option("--text", command->text, "what is read to measure [the Jargon File]")->type_name("FILE");
+  app.add_option("--text", command->texts,
+                 "what is read to measure, again for each text [the Jargon File, the Debian Policy, Python's decimal]")
+      ->type_name("FILE");
+  app.add_option("--passages", command->passages, "how many places of the texts are read")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   app.add_option("--held-out", command->held_out, "another text, to check the result on [the GNU GPL 3]")
       ->type_name("FILE");
-  app.add_option("--tokens", command->prefill_tokens, "tokens stored before the comparison")
+  app.add_option("--tokens", command->prefill_tokens, "tokens of each passage stored before the comparison")
       ->check(CLI::Range(256, 1 << 20))
       ->capture_default_str();
-  app.add_option("--eval-tokens", command->eval_tokens, "tokens compared, a multiple of 64")
+  app.add_option("--eval-tokens", command->eval_tokens, "tokens of each passage compared, a multiple of 64")
       ->check(CLI::Range(64, 512))
       ->capture_default_str();
-  command->measure = {"k3", "k2", "v3", "v2"};
+  command->measure = {"k3", "v3"};
   app.add_option("--measure", command->measure,
                  "codecs that are measured in every layer; all costs are scaled from them")
       ->delimiter(',')
-      ->default_str("k3,k2,v3,v2");
+      ->default_str("k3,v3");
   app.add_option("--out", command->out, "the profile to write [beside the model, or in the model directory]")
       ->type_name("FILE");
   app.add_option("-t,--threads", command->model.threads, "threads [all processors]")->check(CLI::Range(1, 512));

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "cli/run_report.h"
 #include "cli/sampling_options.h"
+#include "cli/speculation_options.h"
 #include "cli/terminal.h"
 #include "engine/text_stream.h"
 
@@ -27,6 +28,7 @@ constexpr int kInterruptsThatEnd = 3;
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   std::string system, chat_template;
   bool verbose = false;
 };
@@ -186,6 +188,8 @@ void Chat::summarize(const Run& run) const {
         run.generation.tokens_per_s(), engine::stop_reason_name(reason), format_bytes(kv.physical_bytes).c_str(),
         format_bytes(kv.dense_bytes).c_str(), kv.ratio());
     std::cerr << line << "\n";
+    const engine::SpeculationStats& speculation = run.generation.speculation;
+    if (!speculation.drafter.empty()) std::cerr << "[" << speculation_line(speculation) << "]\n";
   } else if (reason == engine::StopReason::kMaxTokens || reason == engine::StopReason::kContextFull) {
     std::snprintf(line, sizeof(line), "the answer was cut after %d tokens: %s", run.generation.tokens,
                   reason == engine::StopReason::kMaxTokens ? "-n allows no more" : "the context is full");
@@ -259,6 +263,7 @@ Status Chat::exit(const std::string&) {
 Status chat(const ChatOptions& options) {
   catch_interrupts(kInterruptsThatEnd);
   if (Status s = check_writable(options.model.trace); !s.ok()) return s;
+  if (Status s = check_speculation_options(options.speculation); !s.ok()) return s;
   const auto profile = choose_profile(options.model);
   if (!profile.ok()) return profile.status();
   const auto model = open_model(options.model);
@@ -266,7 +271,10 @@ Status chat(const ChatOptions& options) {
   TraceFile trace;  // outlives the engine, which writes to it
   const auto engine = open_engine(*model, options.model, *profile, trace);
   if (!engine.ok()) return engine.status();
-  const auto conversation = Conversation::create(**engine, options.sampling, options.chat_template);
+  const auto speculation = open_speculation(options.speculation, options.model, **engine, options.sampling.sampler);
+  if (!speculation.ok()) return speculation.status();
+  const auto conversation =
+      Conversation::create(**engine, options.sampling, options.chat_template, speculation->speculation);
   if (!conversation.ok()) return conversation.status();
   (*conversation)->set_system(options.system);
   if (isatty(STDIN_FILENO) == 1 && stderr_is_terminal()) {
@@ -287,6 +295,7 @@ Action define_chat(CLI::App& app) {
   app.add_flag("--verbose", options->verbose, "say on stderr what each turn took, also when that is not a terminal");
   add_engine_options(app, options->model);
   add_sampling_options(app, options->sampling);
+  add_speculation_options(app, options->speculation);
   app.footer(
       "In the conversation: /reset /system TEXT /file PATH /paste /stats /help /exit. Ctrl-C stops an answer.\n"
       "Examples:\n"

@@ -13,9 +13,11 @@
 #include "cli/documents.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/paths.h"
 #include "cli/prefill.h"
 #include "cli/run_report.h"
 #include "cli/sampling_options.h"
+#include "cli/speculation_options.h"
 #include "engine/generate.h"
 #include "model/chat.h"
 #include "model/text.h"
@@ -26,15 +28,18 @@ namespace {
 struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   std::string prompt, system, chat_template, questions, summary;
   std::vector<std::string> files, anchors;
+  double contrast = 0;
   bool raw = false;
   bool json = false;
 };
 
 using Tokens = std::vector<int32_t>;
 
-/// What is read before the question: the anchors, then the other files. Each is read once: stdin gives its text only once.
+/// What is read before the question: the anchors, then the other files. Each is read once: stdin gives its text only
+/// once.
 Result<std::vector<std::string>> read_documents(const RunOptions& options) {
   std::vector<std::string> paths = options.anchors, texts;
   paths.insert(paths.end(), options.files.begin(), options.files.end());
@@ -67,8 +72,9 @@ class PromptBuilder {
     return out;
   }
 
-  Result<Tokens> build(const std::string& question) const {
-    const std::string user = join_documents(documents_, question);
+  /// with_documents false: what the model is asked when it has nothing to read.
+  Result<Tokens> build(const std::string& question, bool with_documents = true) const {
+    const std::string user = join_documents(with_documents ? documents_ : std::span<const std::string>(), question);
     if (!template_) return model::tokenize(model_, user, true, false);
     std::vector<model::ChatMessage> messages;
     if (!options_.system.empty()) messages.push_back({.role = "system", .content = options_.system});
@@ -102,12 +108,22 @@ size_t shared_prefix(const std::vector<Tokens>& prompts) {
 
 class Runner {
  public:
-  Runner(Engine& engine, const RunOptions& options) : engine_(engine), options_(options) {}
+  Runner(Engine& engine, const RunOptions& options, const engine::Speculation& speculation)
+      : engine_(engine), options_(options), speculation_(speculation) {}
 
-  /// Feeds `tokens` to the session and answers.
-  Result<Run> answer(SessionId session, std::span<const int32_t> tokens, int cached_tokens, double started) {
-    std::vector<float> logits;
+  /// Feeds `tokens` to the session and answers. prior: the prompt without its documents, read only for contrast.
+  Result<Run> answer(SessionId session, std::span<const int32_t> tokens, int cached_tokens, double started,
+                     const Tokens& prior) {
+    std::vector<float> logits, prior_logits;
     if (Status s = feed_with_progress(engine_, session, tokens, logits); !s.ok()) return s;
+    engine::Contrast contrast{.weight = options_.contrast};
+    if (options_.contrast > 0) {
+      const auto opened = engine_.start();
+      if (!opened.ok()) return opened.status();
+      contrast.prior = *opened;
+      if (Status s = feed_with_progress(engine_, *opened, prior, prior_logits); !s.ok()) return s;
+      contrast.prior_logits = prior_logits;
+    }
     auto sampler = model::Sampler::create(engine_.model(), options_.sampling.sampler);
     if (!sampler.ok()) return sampler.status();
     Run run;
@@ -115,7 +131,11 @@ class Runner {
     run.cached_tokens = cached_tokens;
     run.profile = engine_.profile();
     const double fed = now_s() - started;
-    engine::GenerateOptions generate_options{.max_tokens = options_.sampling.max_tokens, .stops = {}, .on_text = {}};
+    engine::GenerateOptions generate_options{.max_tokens = options_.sampling.max_tokens,
+                                             .stops = {},
+                                             .on_text = {},
+                                             .speculation = speculation_,
+                                             .contrast = contrast};
     generate_options.on_text = [&](std::string_view text) {
       if (!options_.json) std::cout << text << std::flush;
       return !interrupted();
@@ -126,21 +146,26 @@ class Runner {
     run.answer = run.generation.text;
     run.ttft_s = fed + run.generation.first_token_s;
     run.stats = engine_.stats();
+    run.contrast = options_.contrast;
+    run.prior_tokens = options_.contrast > 0 ? static_cast<int>(prior.size()) : 0;
+    engine_.finish(contrast.prior);
     return run;
   }
 
  private:
   Engine& engine_;
   const RunOptions& options_;
+  const engine::Speculation speculation_;
 };
 
-/// Marks the system message and the --anchor files of a prompt, each where it comes after the one before. A text that the
-/// tokenizer changes cannot be found, which is an error: the user counts on it.
+/// Marks the system message and the --anchor files of a prompt, each where it comes after the one before. A text that
+/// the tokenizer changes cannot be found, which is an error: the user counts on it.
 Status mark_anchors(Engine& engine, SessionId session, const Tokens& prompt, const RunOptions& options,
                     std::span<const std::string> documents) {
   std::vector<std::pair<std::string, std::string>> texts;
   if (!options.system.empty() && !options.raw) texts.emplace_back("--system", options.system);
-  for (size_t i = 0; i < options.anchors.size(); ++i) texts.emplace_back("--anchor " + options.anchors[i], documents[i]);
+  for (size_t i = 0; i < options.anchors.size(); ++i)
+    texts.emplace_back("--anchor " + options.anchors[i], documents[i]);
   size_t from = 0;
   for (const auto& [what, text] : texts) {
     const auto span = find_text(*engine.model(), prompt, text, from);
@@ -173,7 +198,12 @@ Status publish(const RunOptions& options, const nlohmann::ordered_json& document
 
 Status run_all(const RunOptions& options) {
   catch_interrupts();
-  for (const std::string& file : {options.summary, options.model.trace}) {
+  const std::vector<std::string> outputs = {options.summary, options.model.trace};
+  std::vector<std::string> inputs = options.files;
+  inputs.insert(inputs.end(), options.anchors.begin(), options.anchors.end());
+  inputs.push_back(options.questions);
+  if (Status s = check_distinct(outputs, inputs); !s.ok()) return s;
+  for (const std::string& file : outputs) {
     if (Status s = check_writable(file); !s.ok()) return s;
   }
   int from_stdin = options.questions == "-" ? 1 : 0;
@@ -188,6 +218,11 @@ Status run_all(const RunOptions& options) {
     if (!lines.ok()) return lines.status();
     questions = std::move(*lines);
   }
+  if (Status s = check_speculation_options(options.speculation); !s.ok()) return s;
+  if (options.contrast > 0 && options.files.empty() && options.anchors.empty()) {
+    return invalid_argument(
+        "--contrast compares with the prompt without its documents; there is no -f and no --anchor");
+  }
   const auto profile = choose_profile(options.model);
   if (!profile.ok()) return profile.status();
   // Files and an empty prompt are checked before a model is loaded for nothing.
@@ -195,6 +230,9 @@ Status run_all(const RunOptions& options) {
   if (!documents.ok()) return documents.status();
   for (const std::string& q : questions) {
     if (Status s = check_not_blank(join_documents(*documents, q)); !s.ok()) return s;
+    if (options.contrast > 0 && q.find_first_not_of(" \t\r\n") == std::string::npos) {
+      return invalid_argument("--contrast needs a question: without one the prompt is its documents");
+    }
   }
   const auto model = open_model(options.model);
   if (!model.ok()) return model.status();
@@ -203,20 +241,26 @@ Status run_all(const RunOptions& options) {
   if (!engine.ok()) return engine.status();
   const auto builder = PromptBuilder::create(**model, options, *documents);
   if (!builder.ok()) return builder.status();
-  std::vector<Tokens> prompts;
-  for (const std::string& q : questions) {
-    auto tokens = (*builder)->build(q);
+  std::vector<Tokens> prompts, priors(questions.size());
+  for (size_t i = 0; i < questions.size(); ++i) {
+    auto tokens = (*builder)->build(questions[i]);
     if (!tokens.ok()) return tokens.status();
     prompts.push_back(std::move(*tokens));
+    if (options.contrast == 0) continue;
+    auto prior = (*builder)->build(questions[i], /*with_documents=*/false);
+    if (!prior.ok()) return prior.status();
+    priors[i] = std::move(*prior);
   }
   if (Status s = check_lengths(prompts, **engine); !s.ok()) return s;
 
-  Runner runner(**engine, options);
+  const auto speculation = open_speculation(options.speculation, options.model, **engine, options.sampling.sampler);
+  if (!speculation.ok()) return speculation.status();
+  Runner runner(**engine, options, speculation->speculation);
   const auto session = (*engine)->start();
   if (!session.ok()) return session.status();
   if (Status s = mark_anchors(**engine, *session, prompts[0], options, *documents); !s.ok()) return s;
   if (options.questions.empty()) {
-    auto run = runner.answer(*session, prompts[0], 0, now_s());
+    auto run = runner.answer(*session, prompts[0], 0, now_s(), priors[0]);
     if (!run.ok()) return run.status();
     if (!options.json) {
       std::cout << "\n";
@@ -240,8 +284,8 @@ Status run_all(const RunOptions& options) {
     const int cached = i == 0 ? 0 : static_cast<int>(shared);
     const double question_started = i == 0 ? now_s() - read_s : now_s();
     if (!options.json) std::cout << "> " << questions[i] << "\n";
-    auto run =
-        runner.answer(*fork, std::span<const int32_t>(prompts[i]).subspan(shared), int(shared), question_started);
+    auto run = runner.answer(*fork, std::span<const int32_t>(prompts[i]).subspan(shared), int(shared), question_started,
+                             priors[i]);
     if (!run.ok()) return run.status();
     run->cached_tokens = cached;
     (*engine)->finish(*fork);
@@ -278,12 +322,19 @@ Action define_run(CLI::App& app) {
   app.add_flag("--json", options->json, "print one JSON document on stdout (keys: docs/json.md)");
   add_engine_options(app, options->model);
   add_sampling_options(app, options->sampling);
+  app.add_option("--contrast", options->contrast,
+                 "weigh what the documents change: logits (1 + a) with them - a without them, for the first 32 tokens "
+                 "of an answer; 0.5 is usual, 0 is off")
+      ->check(CLI::Range(0.0, engine::Contrast::kMostWeight))
+      ->capture_default_str();
+  add_speculation_options(app, options->speculation);
   app.footer(
       "Examples:\n"
       "  varve run -m smollm2-135m -p \"Why is the sky blue?\"\n"
       "  varve run -m model.gguf -f report.txt -p \"What was the revenue?\" --profile minima --json\n"
       "  varve run -m model.gguf --anchor rules.txt -f log.txt -p \"Which rule was broken?\"\n"
       "  varve run -m model.gguf -f manual.txt --questions questions.txt --json > answers.json\n"
+      "  varve run -m model.gguf -f code.py -p \"Repeat the file with x renamed.\" --speculate lookup\n"
       "The answer streams to stdout; the table of what it cost goes to stderr.");
   return [options] { return run_all(*options); };
 }

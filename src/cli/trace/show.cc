@@ -1,12 +1,13 @@
 #include "cli/trace/show.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "cli/model_options.h"
+#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "cli/trace/summary.h"
 #include "cli/trace/svg.h"
@@ -15,18 +16,9 @@
 namespace varve::cli {
 namespace {
 
-bool same_file(const std::string& a, const std::string& b) {
-  namespace fs = std::filesystem;
-  if (a.empty() || b.empty()) return false;
-  std::error_code error;
-  return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal() || fs::equivalent(a, b, error);
-}
-
 Status check_outputs(const TraceOptions& options) {
-  for (const auto& [a, b] : {std::pair(options.svg, options.html), std::pair(options.svg, options.file),
-                             std::pair(options.html, options.file)}) {
-    if (same_file(a, b)) return invalid_argument(a + " and " + b + " are the same file");
-  }
+  const std::array outputs = {options.svg, options.html};
+  if (Status s = check_distinct(outputs, std::span(&options.file, 1)); !s.ok()) return s;
   if (Status s = check_writable(options.svg); !s.ok()) return s;
   return check_writable(options.html);
 }

@@ -30,60 +30,87 @@ Result<std::unique_ptr<Engine>> Arms::make(const Profile& profile) const {
   return make_engine(model_, profile, *options_);
 }
 
-Result<Arms> Arms::create(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
+Result<Arms> Arms::create(const std::shared_ptr<model::Model>& model, std::span<const std::vector<int32_t>> passages,
                           const CalibrateOptions& options, TokenMeter& meter) {
   Arms arms(options, meter);
   arms.model_ = model;
-  const auto prefill = static_cast<size_t>(options.prefill_tokens), eval = static_cast<size_t>(options.eval_tokens);
-  arms.eval_text_ = text.subspan(prefill, eval);
   const auto profile = Profile::named("dense");
   if (!profile.ok()) return profile.status();
   auto dense = arms.make(*profile);
   if (!dense.ok()) return dense.status();
   arms.dense_ = std::move(*dense);
-  const auto session = arms.dense_->start();
-  if (!session.ok()) return session.status();
-  arms.session_ = *session;
-  std::vector<float> logits;
-  for (size_t done = 0; done < prefill;) {
-    const size_t n = std::min(prefill - done, size_t{kStepTokens});
-    if (Status s = arms.dense_->feed(arms.session_, text.subspan(done, n), Logits::kNone, logits); !s.ok()) return s;
-    if (Status s = meter.add("reading", static_cast<int64_t>(n)); !s.ok()) return s;
-    done += n;
+  for (const std::vector<int32_t>& text : passages) {
+    if (Status s = arms.read(text); !s.ok()) return s;
   }
-  const auto fork = arms.dense_->fork(arms.session_);
-  if (!fork.ok()) return fork.status();
-  if (Status s = arms.dense_->feed(*fork, arms.eval_text_, Logits::kAll, logits); !s.ok()) return s;
-  arms.dense_->finish(*fork);
-  arms.reference_ = std::make_unique<DenseReference>(logits, static_cast<size_t>(arms.dense_->vocabulary()));
-  if (Status s = meter.add("reading", options.eval_tokens); !s.ok()) return s;
   return arms;
 }
 
-Result<ArmDivergence> Arms::measure(const std::string& what, const Profile& profile, int step_tokens) {
+Status Arms::read(std::span<const int32_t> text) {
+  const auto prefill = static_cast<size_t>(options_->prefill_tokens), eval = static_cast<size_t>(options_->eval_tokens);
+  Passage passage;
+  passage.eval_text = text.subspan(prefill, eval);
+  const auto session = dense_->start();
+  if (!session.ok()) return session.status();
+  passage.session = *session;
+  std::vector<float> logits;
+  for (size_t done = 0; done < prefill;) {
+    const size_t n = std::min(prefill - done, size_t{kStepTokens});
+    if (Status s = dense_->feed(*session, text.subspan(done, n), Logits::kNone, logits); !s.ok()) return s;
+    if (Status s = meter_->add("reading", static_cast<int64_t>(n)); !s.ok()) return s;
+    done += n;
+  }
+  const auto fork = dense_->fork(*session);
+  if (!fork.ok()) return fork.status();
+  if (Status s = dense_->feed(*fork, passage.eval_text, Logits::kAll, logits); !s.ok()) return s;
+  dense_->finish(*fork);
+  passage.reference = std::make_unique<DenseReference>(logits, static_cast<size_t>(dense_->vocabulary()));
+  passages_.push_back(std::move(passage));
+  return meter_->add("reading", options_->eval_tokens);
+}
+
+std::vector<SessionId> Arms::sessions() const {
+  std::vector<SessionId> out;
+  for (const Passage& p : passages_) out.push_back(p.session);
+  return out;
+}
+
+Result<std::vector<ArmDivergence>> Arms::measure(const std::string& what, const Profile& profile, int step_tokens) {
+  std::vector<ArmDivergence> out;
+  Profile seeded = profile;
+  for (const Passage& passage : passages_) {
+    seeded.rotation_seed = options_->measure_seeds[out.size() % options_->measure_seeds.size()];
+    const auto arm = measure(passage, seeded, step_tokens);
+    if (!arm.ok()) return arm.status();
+    out.push_back(*arm);
+    if (Status s = meter_->add(what, options_->eval_tokens); !s.ok()) return s;
+  }
+  return out;
+}
+
+Result<ArmDivergence> Arms::measure(const Passage& passage, const Profile& profile, int step_tokens) {
   auto engine = make(profile);
   if (!engine.ok()) return engine.status();
-  const auto adopted = (*engine)->adopt(*dense_, session_);
+  const auto adopted = (*engine)->adopt(*dense_, passage.session);
   if (!adopted.ok()) return adopted.status();
   // A fork begins with its parent's conversions finished: every old page is in the format under test.
   const auto session = (*engine)->fork(*adopted);
   if (!session.ok()) return session.status();
   (*engine)->finish(*adopted);
   std::vector<float> logits, part;
-  for (size_t done = 0; done < eval_text_.size();) {
-    const size_t n = std::min(eval_text_.size() - done, static_cast<size_t>(step_tokens));
-    if (Status s = (*engine)->feed(*session, eval_text_.subspan(done, n), Logits::kAll, part); !s.ok()) return s;
+  const std::span<const int32_t> text = passage.eval_text;
+  for (size_t done = 0; done < text.size();) {
+    const size_t n = std::min(text.size() - done, static_cast<size_t>(step_tokens));
+    if (Status s = (*engine)->feed(*session, text.subspan(done, n), Logits::kAll, part); !s.ok()) return s;
     logits.insert(logits.end(), part.begin(), part.end());
     done += n;
   }
-  if (Status s = meter_->add(what, options_->eval_tokens); !s.ok()) return s;
-  return reference_->compare(logits);
+  return passage.reference->compare(logits);
 }
 
 Result<size_t> Arms::scratch_bytes(const Profile& profile) {
   auto engine = make(profile);
   if (!engine.ok()) return engine.status();
-  const auto session = (*engine)->adopt(*dense_, session_);
+  const auto session = (*engine)->adopt(*dense_, passages_.front().session);
   if (!session.ok()) return session.status();
   return (*engine)->stats().kv.scratch_bytes;
 }

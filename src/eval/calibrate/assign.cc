@@ -32,22 +32,59 @@ T most_common(const std::vector<T>& values) {
       ->first;
 }
 
+/// What the arms of one layer and side saw.
+struct Observed {
+  double sensitivity = 0;  ///< KL by error, mean over codecs and passages
+  double error = 0;        ///< of the coarsest measured codec; 0 when nothing was measured
+  double passages = 0;
+};
+
+Observed observe(const std::vector<CodecCost>& costs) {
+  Observed out;
+  int codecs = 0;
+  for (const CodecCost& c : costs) {
+    if (!c.measured() || c.error <= 0) continue;
+    double sum = 0;
+    for (const double kl : c.kl_by_passage) sum += kl;
+    out.passages = double(c.kl_by_passage.size());
+    out.sensitivity += sum / out.passages / c.error;
+    out.error = c.error;
+    ++codecs;
+  }
+  if (codecs > 0) out.sensitivity /= codecs;
+  return out;
+}
+
 }  // namespace
 
-double fit_costs(std::vector<CodecCost>& costs) {
-  double sum = 0;
-  int measured = 0;
-  for (const CodecCost& c : costs) {
-    if (!c.measured || c.error <= 0) continue;
-    sum += c.measured_kl / c.error;
-    ++measured;
+void fit_costs(std::span<LayerCosts> layers, double prior_passages) {
+  for (const bool one_format : {false, true}) {
+    for (const bool is_k : {true, false}) {
+      double sum = 0;
+      int count = 0;
+      for (const LayerCosts& l : layers) {
+        if (l.one_format != one_format) continue;
+        const Observed own = observe(is_k ? l.k : l.v);
+        sum += own.sensitivity * own.error;
+        ++count;
+      }
+      for (LayerCosts& l : layers) {
+        if (l.one_format != one_format) continue;
+        std::vector<CodecCost>& costs = is_k ? l.k : l.v;
+        Observed own = observe(costs);
+        if (own.error > 0) {
+          // Layers differ in how large their rows are, and a codec's error with them: it is costs that have an average.
+          const double average = sum / count / own.error, passages = own.passages;
+          own.sensitivity = (passages * own.sensitivity + prior_passages * average) / (passages + prior_passages);
+        }
+        (is_k ? l.k_sensitivity : l.v_sensitivity) = own.sensitivity;
+        for (size_t i = 0; i < costs.size(); ++i) {
+          costs[i].kl = own.sensitivity * costs[i].error;
+          if (i > 0) costs[i].kl = std::max(costs[i].kl, costs[i - 1].kl);
+        }
+      }
+    }
   }
-  const double sensitivity = measured > 0 ? sum / measured : 0;
-  for (size_t i = 0; i < costs.size(); ++i) {
-    costs[i].kl = sensitivity * costs[i].error;
-    if (i > 0) costs[i].kl = std::max(costs[i].kl, costs[i - 1].kl);
-  }
-  return sensitivity;
 }
 
 Assignment uniform_assignment(size_t layers, int k, int v) {

@@ -7,10 +7,12 @@
 
 namespace varve::eval {
 
-/// KL is quadratic in a small perturbation: one layer's costs are a sensitivity times the codecs' squared errors. The
-/// sensitivity, which is returned, is the mean of measured KL / error over the measured codecs, of which there is at
-/// least one. No codec comes out cheaper than a finer one.
-double fit_costs(std::vector<CodecCost>& costs);
+/// KL is quadratic in a small perturbation: one layer's costs are a sensitivity times the codecs' squared errors. What
+/// a layer's own passages say of it (the mean of KL by error over codecs and passages) is joined by what the same codec
+/// costs the average layer, which weighs as much as `prior_passages` of them: the posterior mean of a scale, of which
+/// each passage is a draw. Layers with one format and layers with two have an average each. No codec comes out cheaper
+/// than a finer one.
+void fit_costs(std::span<LayerCosts> layers, double prior_passages);
 
 /// Every layer's choice of codecs: an index into LayerCosts::k and ::v.
 struct Assignment {

@@ -30,13 +30,29 @@ std::string text(double x) {
   return buffer;
 }
 
+ArmDivergence mean(const std::vector<ArmDivergence>& passages) {
+  ArmDivergence out;
+  for (const ArmDivergence& p : passages) {
+    out.kl += p.kl / double(passages.size());
+    out.same_top += p.same_top / double(passages.size());
+  }
+  return out;
+}
+
+std::vector<double> kl_of(const std::vector<ArmDivergence>& passages) {
+  std::vector<double> out;
+  for (const ArmDivergence& p : passages) out.push_back(p.kl);
+  return out;
+}
+
 double mean_kl(const std::vector<DivergenceSummary>& summaries) {
   double sum = 0;
   for (const DivergenceSummary& s : summaries) sum += s.mean;
   return sum / double(summaries.size());
 }
 
-Status check_options(const CalibrateOptions& o, size_t text_tokens, size_t held_out_tokens) {
+Status check_options(const CalibrateOptions& o, std::span<const std::vector<int32_t>> passages,
+                     size_t held_out_tokens) {
   if (o.eval_tokens < kUseStep || o.eval_tokens % kUseStep != 0) {
     return invalid_argument("calibration compares " + std::to_string(o.eval_tokens) +
                             " tokens; it must be a multiple of " + std::to_string(kUseStep));
@@ -66,9 +82,11 @@ Status check_options(const CalibrateOptions& o, size_t text_tokens, size_t held_
   if ((o.budget_ratio > 0) == (o.max_kl > 0)) {
     return invalid_argument("calibration needs either a byte budget or a KL budget above 0");
   }
-  const size_t needed = static_cast<size_t>(std::max(o.prefill_tokens + o.eval_tokens, o.check_tokens));
-  if (text_tokens < needed) {
-    return invalid_argument("the calibration text has " + std::to_string(text_tokens) + " tokens; " +
+  if (passages.empty()) return invalid_argument("calibration needs a passage to read");
+  const size_t needed = static_cast<size_t>(o.prefill_tokens + o.eval_tokens);
+  for (const std::vector<int32_t>& p : passages) {
+    if (p.size() >= needed) continue;
+    return invalid_argument("a calibration passage has " + std::to_string(p.size()) + " tokens; " +
                             std::to_string(needed) + " are needed");
   }
   if (held_out_tokens < static_cast<size_t>(o.check_tokens)) {
@@ -83,16 +101,17 @@ class Calibrator {
   Calibrator(const std::shared_ptr<model::Model>& model, const CalibrateOptions& options)
       : model_(model), info_(model->info()), options_(options), meter_(options) {}
 
-  Result<Calibration> run(std::span<const int32_t> text, std::span<const int32_t> held_out);
+  Result<Calibration> run(std::span<const std::vector<int32_t>> passages, std::span<const int32_t> held_out);
 
  private:
   /// Everything about the layers that needs no measurement.
   Status plan_layers();
   Status measure_layers();
   Status measure_side(int ordinal, bool is_k, LayerCosts& out);
-  Result<ArmDivergence> measure_layer(int ordinal, const LayerCosts& layer, const std::string& format, uint64_t seed);
-  /// A whole profile as the arms are measured, mean over the measuring seeds.
-  Result<ArmDivergence> measure_whole(const Profile& profile);
+  /// A whole profile, measured as the single layers are.
+  Result<std::vector<ArmDivergence>> measure_whole(const Profile& profile) {
+    return arms_->measure("whole profiles", profile, kUseStep);
+  }
   Price price(size_t shape) const { return Price(info_, options_.length_tokens, scratch_[shape]); }
   Assignment coarsest() const { return coarsest_assignment(out_.layers.size()); }
   /// Whether any formats meet the byte budget, before the minutes that measuring takes.
@@ -103,12 +122,13 @@ class Calibrator {
   /// The base profile if it meets the budget, else the finest uniform formats in any shape that do.
   Status add_uniform(size_t budget);
   void choose(size_t candidate);
-  Status solve_for_kl(std::span<const int32_t> text);
+  Status solve_for_kl();
   Result<std::vector<DivergenceSummary>> check(std::span<const int32_t> text, std::vector<Profile> arms);
   /// Each profile under every check seed: one list of summaries by profile.
   Result<std::vector<std::vector<DivergenceSummary>>> check_seeds(std::span<const int32_t> text,
                                                                   const std::vector<Profile>& profiles);
-  Status check_texts(std::span<const int32_t> text, std::span<const int32_t> held_out);
+  /// The chosen profile on the held-out text; if it loses to the uniform candidate there, that one is taken.
+  Status check_held_out(std::span<const int32_t> held_out);
   Profile in_shape(const PageShape& shape) const;
 
   std::shared_ptr<model::Model> model_;
@@ -132,41 +152,19 @@ Profile Calibrator::in_shape(const PageShape& shape) const {
   return p;
 }
 
-Result<ArmDivergence> Calibrator::measure_layer(int ordinal, const LayerCosts& layer, const std::string& format,
-                                                uint64_t seed) {
-  Profile arm = single_layer_profile(options_.base, options_.shapes.front(), ordinal, layer, format);
-  arm.rotation_seed = seed;
-  // In one step the tokens read are exact to each other, and a short window would see little else.
-  return arms_->measure("layer " + std::to_string(ordinal + 1) + " of " + std::to_string(info_.kv_layers.size()), arm,
-                        layer.one_format ? kUseStep : options_.eval_tokens);
-}
-
-Result<ArmDivergence> Calibrator::measure_whole(const Profile& profile) {
-  ArmDivergence mean;
-  for (const uint64_t seed : options_.measure_seeds) {
-    Profile seeded = profile;
-    seeded.rotation_seed = seed;
-    const auto arm = arms_->measure("whole profiles", seeded, kUseStep);
-    if (!arm.ok()) return arm.status();
-    mean.kl += arm->kl / double(options_.measure_seeds.size());
-    mean.same_top += arm->same_top / double(options_.measure_seeds.size());
-  }
-  return mean;
-}
-
 Status Calibrator::measure_side(int ordinal, bool is_k, LayerCosts& out) {
   std::vector<CodecCost>& costs = is_k ? out.k : out.v;
-  size_t arms = 0;
+  const std::string what = "layer " + std::to_string(ordinal + 1) + " of " + std::to_string(info_.kv_layers.size());
   for (const std::string& codec : is_k ? options_.measured_k : options_.measured_v) {
     const auto cost = std::find_if(costs.begin(), costs.end(), [&](const CodecCost& c) { return c.codec == codec; });
-    const uint64_t seed = options_.measure_seeds[arms++ % options_.measure_seeds.size()];
-    const auto arm = measure_layer(ordinal, out, is_k ? "k" + codec + "v8" : "k8v" + codec, seed);
-    if (!arm.ok()) return arm.status();
-    cost->measured_kl = arm->kl;
-    cost->same_top = arm->same_top;
-    cost->measured = true;
+    const Profile arm = single_layer_profile(options_.base, options_.shapes.front(), ordinal, out,
+                                             is_k ? "k" + codec + "v8" : "k8v" + codec);
+    // In one step the tokens read are exact to each other, and a short window would see little else.
+    const auto measured = arms_->measure(what, arm, out.one_format ? kUseStep : options_.eval_tokens);
+    if (!measured.ok()) return measured.status();
+    cost->kl_by_passage = kl_of(*measured);
+    cost->same_top = mean(*measured).same_top;
   }
-  (is_k ? out.k_sensitivity : out.v_sensitivity) = fit_costs(costs);
   return {};
 }
 
@@ -188,14 +186,19 @@ Status Calibrator::plan_layers() {
     // The profile's own rule ("auto": rotary where keys have a bias, else post) decides about centres.
     local.centre =
         cls.slot(cache::Tier::kStale1).layers[static_cast<size_t>(geometry - cls.layers.begin())].format.centre;
-    const auto errors = measure_local_errors(arms_->dense(), arms_->session(), *geometry, local);
-    if (!errors.ok()) return errors.status();
     LayerCosts& costs = out_.layers.emplace_back();
     costs.layer = info.layer;
     costs.centre = format::centre_name(local.centre);
     costs.one_format = info.window > 0 && info.window <= kShortWindow * options_.shapes.front().recent_tokens;
-    for (const std::string& codec : kCalibratedK) costs.k.push_back({.codec = codec, .error = errors->k.at(codec)});
-    for (const std::string& codec : kCalibratedV) costs.v.push_back({.codec = codec, .error = errors->v.at(codec)});
+    for (const std::string& codec : kCalibratedK) costs.k.push_back({.codec = codec});
+    for (const std::string& codec : kCalibratedV) costs.v.push_back({.codec = codec});
+    const std::vector<SessionId> sessions = arms_->sessions();
+    for (const SessionId session : sessions) {
+      const auto errors = measure_local_errors(arms_->dense(), session, *geometry, local);
+      if (!errors.ok()) return errors.status();
+      for (CodecCost& c : costs.k) c.error += errors->k.at(c.codec) / double(sessions.size());
+      for (CodecCost& c : costs.v) c.error += errors->v.at(c.codec) / double(sessions.size());
+    }
   }
   return {};
 }
@@ -206,6 +209,7 @@ Status Calibrator::measure_layers() {
       if (Status s = measure_side(static_cast<int>(ordinal), is_k, out_.layers[ordinal]); !s.ok()) return s;
     }
   }
+  fit_costs(out_.layers, options_.prior_passages);
   return {};
 }
 
@@ -246,8 +250,9 @@ Status Calibrator::add_candidate(size_t shape, bool uniform, const std::optional
     if (!arm.ok()) return arm.status();
     result.reachable = true;
     result.predicted_kl = solution->cost;
-    result.measured_kl = arm->kl;
-    result.same_top = arm->same_top;
+    result.kl_by_passage = kl_of(*arm);
+    result.measured_kl = mean(*arm).kl;
+    result.same_top = mean(*arm).same_top;
     result.ratio = double(out_.dense_bytes) / double(solution->physical_bytes);
   }
   out_.shapes.push_back(result);
@@ -296,24 +301,24 @@ Status Calibrator::solve_for_bytes() {
   return {};
 }
 
-Status Calibrator::solve_for_kl(std::span<const int32_t> calibration_text) {
+Status Calibrator::solve_for_kl() {
   const PageShape& shape = options_.shapes.front();
   const auto solver = Solver::create(options_.base, shape, out_.layers, price(0));
   if (!solver.ok()) return solver.status();
-  // Measured over its own pages a session loses more than the sum of the layers says, so the sum is held lower.
+  // Costs add up only about, so where the measured KL is too high the sum is held lower.
   double target = options_.max_kl, least_measured = 0;
   for (int round = 0; round < kMaxKlRounds; ++round) {
     const auto solution = solver->within_cost(std::max(target, solver->least_cost()));
     if (!solution) break;
-    const auto measured = check(calibration_text, {solution->profile});
-    if (!measured.ok()) return measured.status();
-    const double kl = measured->front().mean;
-    least_measured = round == 0 ? kl : std::min(least_measured, kl);
+    if (Status s = add_candidate(0, false, solution); !s.ok()) return s;
+    const double kl = out_.shapes.back().measured_kl;
     if (kl <= options_.max_kl) {
-      if (Status s = add_candidate(0, false, solution); !s.ok()) return s;
       choose(0);
       return {};
     }
+    out_.shapes.pop_back();
+    candidates_.pop_back();
+    least_measured = round == 0 ? kl : std::min(least_measured, kl);
     if (target <= solver->least_cost()) break;
     target = 0.9 * solution->cost * options_.max_kl / kl;
   }
@@ -363,42 +368,43 @@ Result<std::vector<std::vector<DivergenceSummary>>> Calibrator::check_seeds(std:
   return out;
 }
 
-Status Calibrator::check_texts(std::span<const int32_t> calibration_text, std::span<const int32_t> held_out) {
-  const auto fill = [&](TextCheck& check, const auto& minima, const auto& calibrated) {
-    check.tokens = options_.check_tokens;
-    check.compared = static_cast<int>(minima.front().n);
-    check.minima = minima;
-    check.calibrated = calibrated;
-  };
-  // A uniform candidate other than minima is a third profile to compare with; when minima meets the budget it is
-  // minima.
+Status Calibrator::check_held_out(std::span<const int32_t> held_out) {
   const size_t last = out_.shapes.size() - 1;
   const bool guarded = out_.shapes[last].uniform && candidates_[last].has_value();
-  const bool is_base = guarded && candidates_[last]->solution.profile.digest() == options_.base.digest();
-  std::vector<Profile> profiles = {options_.base, out_.profile};
-  if (guarded && !is_base && out_.chosen != last) profiles.push_back(candidates_[last]->solution.profile);
-  auto texts = check_seeds(calibration_text, profiles);
-  if (!texts.ok()) return texts.status();
-  const std::vector<DivergenceSummary>& rival = profiles.size() > 2 ? (*texts)[2] : (*texts)[0];
-  const bool worse = guarded && out_.chosen != last && mean_kl((*texts)[1]) > mean_kl(rival);
-  if (worse) choose(last);
-  fill(out_.calibration_text, (*texts)[0], worse ? rival : (*texts)[1]);
-
-  texts = check_seeds(held_out, {options_.base, out_.profile});
-  if (!texts.ok()) return texts.status();
-  fill(out_.held_out, (*texts)[0], (*texts)[1]);
+  std::vector<Profile> profiles = {options_.base};
+  // Where each stands; minima may be the uniform candidate, and that the chosen one.
+  const auto place = [&](const Profile& profile) {
+    for (size_t i = 0; i < profiles.size(); ++i) {
+      if (profiles[i].digest() == profile.digest()) return i;
+    }
+    profiles.push_back(profile);
+    return profiles.size() - 1;
+  };
+  const size_t ours = place(out_.profile);
+  const size_t uniform = guarded ? place(candidates_[last]->solution.profile) : ours;
+  auto summaries = check_seeds(held_out, profiles);
+  if (!summaries.ok()) return summaries.status();
+  TextCheck& check = out_.held_out;
+  check.tokens = options_.check_tokens;
+  check.compared = static_cast<int>(summaries->front().front().n);
+  check.minima = summaries->front();
+  check.calibrated = (*summaries)[ours];
+  if (mean_kl((*summaries)[ours]) > mean_kl((*summaries)[uniform])) {
+    check.refused = (*summaries)[ours];
+    check.calibrated = (*summaries)[uniform];
+    choose(last);
+  }
   return {};
 }
 
-Result<Calibration> Calibrator::run(std::span<const int32_t> calibration_text, std::span<const int32_t> held_out) {
+Result<Calibration> Calibrator::run(std::span<const std::vector<int32_t>> passages, std::span<const int32_t> held_out) {
   const double start = now_s();
   const auto layers = static_cast<int64_t>(info_.kv_layers.size());
-  const auto seeds = static_cast<int64_t>(options_.measure_seeds.size());
   const auto arms = static_cast<int64_t>(options_.measured_k.size() + options_.measured_v.size()) * layers +
-                    (static_cast<int64_t>(options_.shapes.size()) + 2) * seeds;
-  meter_.expect(options_.prefill_tokens + (arms + 1) * options_.eval_tokens +
-                (2 + 5 * static_cast<int64_t>(options_.check_seeds.size())) * options_.check_tokens);
-  auto made = Arms::create(model_, calibration_text, options_, meter_);
+                    static_cast<int64_t>(options_.shapes.size()) + 2;
+  meter_.expect((options_.prefill_tokens + (arms + 1) * options_.eval_tokens) * static_cast<int64_t>(passages.size()) +
+                (1 + 2 * static_cast<int64_t>(options_.check_seeds.size())) * options_.check_tokens);
+  auto made = Arms::create(model_, passages, options_, meter_);
   if (!made.ok()) return made.status();
   arms_.emplace(std::move(*made));
   out_.model_digest = info_.digest;
@@ -416,22 +422,24 @@ Result<Calibration> Calibrator::run(std::span<const int32_t> calibration_text, s
   if (Status s = measure_layers(); !s.ok()) return s;
   const auto base = measure_whole(options_.base);
   if (!base.ok()) return base.status();
-  out_.minima_kl = base->kl;
+  out_.minima_kl = mean(*base).kl;
+  out_.minima_by_passage = kl_of(*base);
   const auto base_bytes = price(options_.shapes.size()).physical_bytes(options_.base);
   if (!base_bytes.ok()) return base_bytes.status();
   out_.minima_ratio = double(out_.dense_bytes) / double(*base_bytes);
-  if (Status s = options_.budget_ratio > 0 ? solve_for_bytes() : solve_for_kl(calibration_text); !s.ok()) return s;
-  if (Status s = check_texts(calibration_text, held_out); !s.ok()) return s;
+  if (Status s = options_.budget_ratio > 0 ? solve_for_bytes() : solve_for_kl(); !s.ok()) return s;
+  if (Status s = check_held_out(held_out); !s.ok()) return s;
   out_.seconds = now_s() - start;
   return out_;
 }
 
 }  // namespace
 
-Result<Calibration> calibrate(const std::shared_ptr<model::Model>& model, std::span<const int32_t> text,
-                              std::span<const int32_t> held_out, const CalibrateOptions& options) {
-  if (Status s = check_options(options, text.size(), held_out.size()); !s.ok()) return s;
-  return Calibrator(model, options).run(text, held_out);
+Result<Calibration> calibrate(const std::shared_ptr<model::Model>& model,
+                              std::span<const std::vector<int32_t>> passages, std::span<const int32_t> held_out,
+                              const CalibrateOptions& options) {
+  if (Status s = check_options(options, passages, held_out.size()); !s.ok()) return s;
+  return Calibrator(model, options).run(passages, held_out);
 }
 
 }  // namespace varve::eval

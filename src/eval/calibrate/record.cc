@@ -16,12 +16,17 @@ double rounded(double x) {
   return std::strtod(buffer, nullptr);
 }
 
+std::vector<double> rounded(std::vector<double> values) {
+  for (double& x : values) x = rounded(x);
+  return values;
+}
+
 Json side_json(const std::vector<CodecCost>& costs) {
   Json out = Json::object();
   for (const CodecCost& c : costs) {
     out[c.codec] = {{"kl", rounded(c.kl)}, {"error", rounded(c.error)}};
-    if (!c.measured) continue;
-    out[c.codec]["measured_kl"] = rounded(c.measured_kl);
+    if (!c.measured()) continue;
+    out[c.codec]["kl_by_passage"] = rounded(c.kl_by_passage);
     out[c.codec]["same_top1"] = rounded(c.same_top);
   }
   return out;
@@ -65,7 +70,8 @@ Json check_json(const TextCheck& check, const TextIdentity& text, const std::vec
           {"tokens", check.tokens},
           {"compared", check.compared},
           {"minima", by_seed(check.minima)},
-          {"calibrated", by_seed(check.calibrated)}};
+          {"calibrated", by_seed(check.calibrated)},
+          {"refused", by_seed(check.refused)}};
 }
 
 Json shapes_json(const Calibration& c) {
@@ -76,6 +82,7 @@ Json shapes_json(const Calibration& c) {
     if (s.reachable) {
       entry["predicted_kl"] = rounded(s.predicted_kl);
       entry["measured_kl"] = rounded(s.measured_kl);
+      entry["kl_by_passage"] = rounded(s.kl_by_passage);
       entry["same_top1"] = rounded(s.same_top);
       entry["ratio"] = rounded(s.ratio);
     }
@@ -87,13 +94,15 @@ Json shapes_json(const Calibration& c) {
 }  // namespace
 
 Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& options, const std::string& model_name,
-                                 const TextIdentity& text, const TextIdentity& held_out) {
+                                 const std::vector<TextIdentity>& passages, const TextIdentity& held_out) {
   Json target = {{"length_tokens", options.length_tokens}};
   if (options.budget_ratio > 0) target["ratio"] = options.budget_ratio;
   if (options.max_kl > 0) target["max_kl"] = options.max_kl;
   const double ratio = double(c.dense_bytes) / double(c.physical_bytes);
   const ShapeResult& chosen = c.shapes[c.chosen];
-  const Json record = {{"version", 2},
+  Json read = Json::array();
+  for (const TextIdentity& p : passages) read.push_back({{"text", p.name}, {"sha256", p.sha256}, {"offset", p.offset}});
+  const Json record = {{"version", 3},
                        {"model", {{"digest", c.model_digest}, {"name", model_name}}},
                        {"target", std::move(target)},
                        {"bytes",
@@ -103,13 +112,15 @@ Result<Profile> recorded_profile(const Calibration& c, const CalibrateOptions& o
                          {"ratio", rounded(ratio)},
                          {"least_ratio", rounded(c.least_ratio)},
                          {"most_ratio", rounded(c.most_ratio)}}},
+                       {"passages", std::move(read)},
                        {"prefill_tokens", options.prefill_tokens},
                        {"eval_tokens", options.eval_tokens},
+                       {"prior_passages", options.prior_passages},
                        {"predicted_kl", rounded(chosen.predicted_kl)},
                        {"measured_kl", rounded(chosen.measured_kl)},
                        {"minima_kl", rounded(c.minima_kl)},
+                       {"minima_by_passage", rounded(c.minima_by_passage)},
                        {"minima_ratio", rounded(c.minima_ratio)},
-                       {"calibration_text", check_json(c.calibration_text, text, options.check_seeds)},
                        {"held_out", check_json(c.held_out, held_out, options.check_seeds)},
                        {"shapes", shapes_json(c)},
                        {"chosen_shape", c.chosen},

@@ -2,6 +2,7 @@
 // A calibration as it is kept inside the profile that came out of it (docs/calibrate.md lists the keys).
 
 #include <string>
+#include <vector>
 
 #include "eval/calibrate/calibrate.h"
 
@@ -14,8 +15,9 @@ struct TextIdentity {
   int64_t offset = 0;  ///< first byte that was read
 };
 
-/// The calibrated profile with name, description and record.
+/// The calibrated profile with name, description and record. `passages`: one identity for each.
 Result<Profile> recorded_profile(const Calibration& calibration, const CalibrateOptions& options,
-                                 const std::string& model_name, const TextIdentity& text, const TextIdentity& held_out);
+                                 const std::string& model_name, const std::vector<TextIdentity>& passages,
+                                 const TextIdentity& held_out);
 
 }  // namespace varve::eval

@@ -92,9 +92,7 @@ class Encoder {
  private:
   float* delta(size_t t) { return delta_ + t * width_; }
 
-  bool is_lost(const float* x, size_t n) const {
-    return !std::all_of(x, x + n, [](float e) { return std::fabs(e) <= kHalfMax; });
-  }
+  static bool is_lost(const float* x, size_t n) { return !(absmax(x, static_cast<int>(n)) <= kHalfMax); }
 
   void choose_anchor() {
     for (size_t t = 0; t < tokens_; ++t) {

@@ -47,9 +47,10 @@ size_t encode_scratch_floats(const BlockShape& shape, const LowRankOptions& opti
 /// encode_scratch_floats. block: block_bytes(shape), all of it written.
 /// Rows [0, skip) are read from elsewhere (sinks): they take no exact row and no weight in the SVD, and may decode to
 /// anything. Deterministic by seed. A page whose rows are all equal has rank 0 and decodes exactly.
-/// A row with NaN, infinity or an element whose delta f16 cannot hold is lost, per KV head and side, as in every
-/// format: it decodes to NaN there and other rows do not notice. Lost rows are kept before all others, at the cost of
-/// rank; a block that cannot hold them all even at rank 0 is lost as a whole.
+/// A row with NaN, infinity or more than f16 can hold is lost: it is kept exact before all others, at the cost of rank,
+/// and decodes to NaN per KV head and side that holds it (kF16 keeps elements as they are). Other rows do not notice. A
+/// block that cannot hold all its lost rows even at rank 0 decodes to NaN as a whole.
+/// Arguments that check_block refuses must not get here; skip is at most kMaxSinkTokens.
 BlockReport encode_block(const BlockShape& shape, const LowRankOptions& options, const TokenTraits& traits, int skip,
                          const float* k, const float* v, Gemm gemm, float* scratch, uint8_t* block);
 

@@ -38,6 +38,12 @@ inline constexpr int kQueryCodeMax = 32767;
 /// 16-bit pairs take them (the even and the odd bytes of a unit of format/planar.h).
 constexpr int pair_place(int d) { return (d & ~3) | (d & 1) << 1 | (d & 2) >> 1; }
 
+/// Memory that the caller reads next. A kernel may fetch it into cache while it computes.
+struct Ahead {
+  const uint8_t* from = nullptr;
+  size_t bytes = 0;
+};
+
 /// The query heads of one GQA group, prepared once per row and layer.
 struct QueryGroup {
   int group = 0;  ///< query heads that share the KV head, 1 to kMaxGroup
@@ -47,6 +53,29 @@ struct QueryGroup {
   const int16_t* codes = nullptr;
   const float* step = nullptr;    ///< [group]
   const int32_t* sums = nullptr;  ///< [group] of the codes
+  Ahead ahead;
+};
+
+/// Powers of a curve's polynomial part, each for the even and the odd half.
+inline constexpr int kCurvePowers = 4;
+/// Pairs of a curve with the zeros behind them.
+constexpr int curve_padded(int pairs) { return (pairs + 15) / 16 * 16; }
+/// Floats of one head's terms: a of every pair and zeros, b likewise, the constant and 15 that nobody reads.
+constexpr int curve_term_floats(int pairs) { return 2 * curve_padded(pairs) + 16; }
+
+/// What a rotary centre adds to the scores of one tile: sum over pairs p of a_p cos(o theta_p) + b_p sin(o theta_p), and a
+/// constant, o counted from the start of the page. Counted from the middle of the tile it is an even part (the turned
+/// a) plus an odd one (the turned b). Pairs from `fast` on turn so little within a tile that polynomials give their
+/// part: x^2k and x^(2k+1), x = distance from the middle / 31.5, k < kCurvePowers.
+struct CurveTable {
+  int pairs = 0;
+  int fast = 0;                ///< multiple of 16, at most curve_padded(pairs)
+  const float* cos = nullptr;  ///< [padded]: of the angle from the page's start to the middle of the tile
+  const float* sin = nullptr;
+  const float* even = nullptr;         ///< [fast + kCurvePowers][32]: cos(theta_p x), then the powers, x = 1/2, 3/2 ...
+  const float* odd = nullptr;          ///< the same with sin
+  const float* even_powers = nullptr;  ///< [kCurvePowers][padded - fast]: what a pair gives to each power
+  const float* odd_powers = nullptr;
 };
 
 struct Kernels {
@@ -57,12 +86,15 @@ struct Kernels {
   using KScores = void (*)(const uint8_t* tile, const QueryGroup& q, float* scores);
   /// acc[g * head_dim + d] += sum_t p[g * 64 + t] * v[t][d] over one tile. p: [group][64] fp32, zero where masked.
   using VAccumulate = void (*)(const uint8_t* tile, int head_dim, int group, const float* p, float* acc);
+  using VAccumulateAhead = void (*)(const uint8_t* tile, int head_dim, int group, const float* p, float* acc,
+                                    const Ahead& ahead);
   /// rows: [64][head_dim] fp32 in the codec's frame.
   using Decode = void (*)(const uint8_t* tile, int head_dim, float* rows);
   using Encode = void (*)(const float* rows, int head_dim, const format::EncodeOptions& options, uint8_t* tile);
 
   std::array<KScores, kKCodecs> k_scores;
   std::array<VAccumulate, kVCodecs> v_accumulate;
+  std::array<VAccumulateAhead, kVCodecs> v_accumulate_ahead;  ///< the same sums; null where nothing is fetched ahead
   std::array<Decode, kKCodecs> k_decode;
   std::array<Decode, kVCodecs> v_decode;
   std::array<Encode, kKCodecs> k_encode;
@@ -88,6 +120,11 @@ struct Kernels {
   /// m, n, k; fastest where n is a multiple of 16.
   void (*gemm)(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
                bool accumulate);
+  /// The terms of one head's curve for one page. q, u: [head_dim], plain frame. neox: pair p is dims (p, p + pairs), else
+  /// (2p, 2p + 1); later dims go to the constant. terms: [curve_term_floats(pairs)].
+  void (*curve_terms)(const float* q, const float* u, int head_dim, int pairs, bool neox, float* terms);
+  /// scores[g][t] += the curve of head g, t in [0, 64). terms: [group][curve_term_floats(pairs)].
+  void (*add_curve)(const CurveTable& table, int group, const float* terms, float* scores);
   /// to[c * to_stride + r] = from[r * from_stride + c], r in [0, rows), c in [0, columns).
   void (*transpose)(int rows, int columns, const float* from, int from_stride, float* to, int to_stride);
   /// Round to nearest even, as base/half.h.

@@ -21,6 +21,7 @@ void run_node(void* user, Fn fn) {
 void run_append(ggml_tensor* dst, int thread, int threads, void* user) {
   run_node(user, [&](attention::LayerAttention& attention, int layer) {
     attention.append(layer, floats(dst->src[0]), floats(dst->src[1]), thread, threads);
+    attention.route(layer, floats(dst->src[2]), thread, threads);
   });
 }
 
@@ -129,7 +130,7 @@ ggml_tensor* GraphBuilder::attend(int l, ggml_tensor* x) {
     return ggml_custom_4d(context_, GGML_TYPE_F32, ne0, ne1, 1, 1, sources.data(), static_cast<int>(sources.size()), fn,
                           GGML_N_TASKS_MAX, node);
   };
-  ggml_tensor* appended = custom(1, 1, {k, v}, run_append);
+  ggml_tensor* appended = custom(1, 1, {k, v, q}, run_append);
   ggml_tensor* partials = custom(1, 1, {q, appended}, run_partial);
   return custom(static_cast<int64_t>(hparams_.head_dim) * hparams_.heads, size_.rows, {partials}, run_merge);
 }

@@ -195,6 +195,46 @@ void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb,
   }
 }
 
+void curve_terms(const float* q, const float* u, int head_dim, int pairs, bool neox, float* terms) {
+  const int padded = curve_padded(pairs);
+  std::fill_n(terms, curve_term_floats(pairs), 0.0f);
+  for (int p = 0; p < pairs; ++p) {
+    const int i = neox ? p : 2 * p, j = neox ? p + pairs : 2 * p + 1;
+    terms[p] = static_cast<float>(double{q[i]} * u[i] + double{q[j]} * u[j]);
+    terms[padded + p] = static_cast<float>(double{q[j]} * u[i] - double{q[i]} * u[j]);
+  }
+  double constant = 0;
+  for (int d = 2 * pairs; d < head_dim; ++d) constant += double{q[d]} * u[d];
+  terms[2 * padded] = static_cast<float>(constant);
+}
+
+void add_curve(const CurveTable& table, int group, const float* terms, float* scores) {
+  constexpr int kHalf = kTileTokens / 2;
+  const int padded = curve_padded(table.pairs), slow = padded - table.fast;
+  for (int g = 0; g < group; ++g, terms += curve_term_floats(table.pairs), scores += kTileTokens) {
+    for (int j = 0; j < kHalf; ++j) {
+      double even = terms[2 * padded], odd = 0;
+      for (int p = 0; p < padded; ++p) {
+        double cosine = 0, sine = 0;  // of the pair's angle at token j from the middle
+        if (p < table.fast) {
+          cosine = table.even[p * kHalf + j];
+          sine = table.odd[p * kHalf + j];
+        }
+        for (int k = 0; p >= table.fast && k < kCurvePowers; ++k) {
+          const int row = (table.fast + k) * kHalf + j, power = k * slow + p - table.fast;
+          cosine += double{table.even_powers[power]} * table.even[row];
+          sine += double{table.odd_powers[power]} * table.odd[row];
+        }
+        const double a = terms[p], b = terms[padded + p], c = table.cos[p], s = table.sin[p];
+        even += (a * c + b * s) * cosine;
+        odd += (b * c - a * s) * sine;
+      }
+      scores[kHalf + j] += static_cast<float>(even + odd);
+      scores[kHalf - 1 - j] += static_cast<float>(even - odd);
+    }
+  }
+}
+
 void transpose(int rows, int columns, const float* from, int from_stride, float* to, int to_stride) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
@@ -245,6 +285,8 @@ Kernels make_table() {
   table.exp_sum = exp_sum;
   table.max = max;
   table.gemm = gemm;
+  table.curve_terms = curve_terms;
+  table.add_curve = add_curve;
   table.transpose = transpose;
   table.f32_to_f16 = f32_to_f16;
   table.f16_to_f32 = f16_to_f32;

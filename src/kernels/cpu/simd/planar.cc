@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "format/tq/layout.h"
+#include "hwy/cache_control.h"
 #include "kernels/cpu/simd/unpack-inl.h"
 #include "kernels/cpu/simd/vector-inl.h"
 
@@ -36,6 +37,10 @@ constexpr int pass_vectors() {
 HWY_INLINE VI32 add_pairs(hn::Vec<DI16> a, hn::Vec<DI16> b, VI32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
   return VI32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  // In assembly, because GCC 12 regroups such sums, and then copies and spills the accumulators in the inner loop.
+  asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(_mm256_madd_epi16(a.raw, b.raw)));
+  return sum;
 #else
   VI32 unused = hn::Zero(DI32());
   return hn::ReorderWidenMulAccumulate(DI32(), a, b, sum, unused);
@@ -48,11 +53,27 @@ HWY_INLINE hn::Vec<DI16> broadcast_pair(const int16_t* x) {
   return hn::BitCast(DI16(), hn::Set(DI32(), pair));
 }
 
+/// Fetches the bytes that the caller reads next into cache, one line at a time between the products of a tile: a burst
+/// would fill the core's miss buffers, and the products would wait behind it.
+class Fetch {
+ public:
+  HWY_INLINE Fetch(const Ahead& ahead, int steps)
+      : at_(ahead.from), stride_(ahead.bytes / static_cast<size_t>(steps)) {}
+  HWY_INLINE void one() {
+    hwy::Prefetch(at_);
+    at_ += stride_;
+  }
+
+ private:
+  const uint8_t* at_;  ///< may be null or run past the end: a prefetch does not fault
+  size_t stride_;
+};
+
 /// kVectors vectors of outputs from `units` on, for kHeads heads.
 template <int kHeads, int kVectors, class Finish>
 HWY_INLINE void mac_columns(const uint8_t* HWY_RESTRICT units, size_t row_bytes, int r_blocks,
                             const int16_t* HWY_RESTRICT x, int stride, const int32_t* HWY_RESTRICT sums, int output,
-                            const Finish& finish) {
+                            Fetch& fetch, const Finish& finish) {
   const DI32 di;
   const DI16 di16;
   const DU16 du16;
@@ -67,24 +88,31 @@ HWY_INLINE void mac_columns(const uint8_t* HWY_RESTRICT units, size_t row_bytes,
       odd_sum[h][v] = hn::Zero(di);
     }
   }
+  Fetch ahead = fetch;  // in registers
   for (int r = 0; r < r_blocks; ++r) {
-    hn::Vec<DI16> even[kVectors], odd[kVectors];  // steps 0 and 2, 1 and 3
-    for (int v = 0; v < kVectors; ++v) {
-      const auto bytes = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(units + v * kBytes));
-      even[v] = hn::BitCast(di16, hn::And(bytes, low_byte));
-      odd[v] = hn::BitCast(di16, hn::ShiftRight<8>(bytes));
-    }
+    // One half after the other: both at once need more registers than AVX2 has.
+    hn::Vec<DI16> half[kVectors];
+    const auto load = [&](int v) HWY_ATTR {
+      return hn::LoadU(du16, reinterpret_cast<const uint16_t*>(units + v * kBytes));
+    };
+    for (int v = 0; v < kVectors; ++v) half[v] = hn::BitCast(di16, hn::And(load(v), low_byte));  // steps 0 and 2
     for (int h = 0; h < kHeads; ++h) {
-      const auto x_even = broadcast_pair(x + h * stride), x_odd = broadcast_pair(x + h * stride + 2);
+      const auto pair = broadcast_pair(x + h * stride);
+      for (int v = 0; v < kVectors; ++v) even_sum[h][v] = add_pairs(half[v], pair, even_sum[h][v]);
+    }
+    ahead.one();
+    for (int v = 0; v < kVectors; ++v) half[v] = hn::BitCast(di16, hn::ShiftRight<8>(load(v)));  // 1 and 3
+    for (int h = 0; h < kHeads; ++h) {
+      const auto pair = broadcast_pair(x + h * stride + 2);
       for (int v = 0; v < kVectors; ++v) {
-        even_sum[h][v] = add_pairs(even[v], x_even, even_sum[h][v]);
         VI32& sum = kSplit ? odd_sum[h][v] : even_sum[h][v];
-        sum = add_pairs(odd[v], x_odd, sum);
+        sum = add_pairs(half[v], pair, sum);
       }
     }
     units += row_bytes;
     x += 4;
   }
+  fetch = ahead;
   for (int h = 0; h < kHeads; ++h) {
     for (int v = 0; v < kVectors; ++v) {
       const VI32 sum = kSplit ? hn::Add(even_sum[h][v], odd_sum[h][v]) : even_sum[h][v];
@@ -95,15 +123,17 @@ HWY_INLINE void mac_columns(const uint8_t* HWY_RESTRICT units, size_t row_bytes,
 
 template <int kHeads, class Finish>
 HWY_INLINE void mac_heads(const uint8_t* units, int outputs, int r_blocks, const int16_t* x, int stride,
-                          const int32_t* sums, const Finish& finish) {
+                          const int32_t* sums, const Ahead& ahead, const Finish& finish) {
   constexpr int kVectors = pass_vectors<kHeads>();
   const size_t row_bytes = static_cast<size_t>(outputs) * 4;
+  const int passes = outputs / (kVectors * kLanes) + outputs % (kVectors * kLanes) / kLanes;
+  Fetch fetch(ahead, passes * r_blocks);
   int o = 0;
   for (; o + kVectors * kLanes <= outputs; o += kVectors * kLanes) {
-    mac_columns<kHeads, kVectors>(units + o * 4, row_bytes, r_blocks, x, stride, sums, o, finish);
+    mac_columns<kHeads, kVectors>(units + o * 4, row_bytes, r_blocks, x, stride, sums, o, fetch, finish);
   }
   for (; o < outputs; o += kLanes) {
-    mac_columns<kHeads, 1>(units + o * 4, row_bytes, r_blocks, x, stride, sums, o, finish);
+    mac_columns<kHeads, 1>(units + o * 4, row_bytes, r_blocks, x, stride, sums, o, fetch, finish);
   }
 }
 
@@ -111,16 +141,16 @@ HWY_INLINE void mac_heads(const uint8_t* units, int outputs, int r_blocks, const
 /// [heads] rows of `stride`, at their pair places; sums: [heads] of x.
 template <class Finish>
 HWY_NOINLINE void mac(int heads, const uint8_t* units, int outputs, int r_blocks, const int16_t* x, int stride,
-                      const int32_t* sums, const Finish& finish) {
+                      const int32_t* sums, const Ahead& ahead, const Finish& finish) {
   switch (heads) {
-    case 1: return mac_heads<1>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 2: return mac_heads<2>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 3: return mac_heads<3>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 4: return mac_heads<4>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 5: return mac_heads<5>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 6: return mac_heads<6>(units, outputs, r_blocks, x, stride, sums, finish);
-    case 7: return mac_heads<7>(units, outputs, r_blocks, x, stride, sums, finish);
-    default: return mac_heads<8>(units, outputs, r_blocks, x, stride, sums, finish);
+    case 1: return mac_heads<1>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 2: return mac_heads<2>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 3: return mac_heads<3>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 4: return mac_heads<4>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 5: return mac_heads<5>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 6: return mac_heads<6>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    case 7: return mac_heads<7>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
+    default: return mac_heads<8>(units, outputs, r_blocks, x, stride, sums, ahead, finish);
   }
 }
 
@@ -201,7 +231,8 @@ void k_scores(const uint8_t* tile, const QueryGroup& q, float* scores) {
   load_scales(tile + planar::bytes(q.head_dim, kBits), kUnitScale<kBits>, norms);
   for (int first = 0; first < q.group; first += kPassHeads) {
     mac(std::min(kPassHeads, q.group - first), units, kTileTokens, q.head_dim / 4, q.codes + first * q.head_dim,
-        q.head_dim, q.sums + first, StoreScores{norms, q.step + first, scores + first * kTileTokens});
+        q.head_dim, q.sums + first, first == 0 ? q.ahead : Ahead{},
+        StoreScores{norms, q.step + first, scores + first * kTileTokens});
   }
 }
 
@@ -219,7 +250,7 @@ struct AddValues {
 };
 
 template <int kBits>
-void v_accumulate(const uint8_t* tile, int head_dim, int group, const float* p, float* acc) {
+void v_accumulate_ahead(const uint8_t* tile, int head_dim, int group, const float* p, float* acc, const Ahead& ahead) {
   const DF df;
   alignas(64) uint8_t units[kMaxUnpacked];
   alignas(64) float scales[kTileTokens];
@@ -255,9 +286,14 @@ void v_accumulate(const uint8_t* tile, int head_dim, int group, const float* p, 
       step[h] = hn::GetLane(scale.step);
       sums[h] = quantize_pairs(scale, weights[h], kTileTokens, codes + h * kTileTokens);
     }
-    mac(heads, units, head_dim, kTileTokens / 4, codes, kTileTokens, sums,
+    mac(heads, units, head_dim, kTileTokens / 4, codes, kTileTokens, sums, first == 0 ? ahead : Ahead{},
         AddValues{head_dim, step, zero, acc + first * head_dim});
   }
+}
+
+template <int kBits>
+void v_accumulate(const uint8_t* tile, int head_dim, int group, const float* p, float* acc) {
+  v_accumulate_ahead<kBits>(tile, head_dim, group, p, acc, {});
 }
 
 void quantize_query(const float* rows, int group, int head_dim, int16_t* codes, float* step, int32_t* sums) {
@@ -278,6 +314,7 @@ void set_k(Kernels& table) {
 template <VCodec kCodec, int kBits>
 void set_v(Kernels& table) {
   table.v_accumulate[static_cast<size_t>(kCodec)] = v_accumulate<kBits>;
+  table.v_accumulate_ahead[static_cast<size_t>(kCodec)] = v_accumulate_ahead<kBits>;
 }
 
 }  // namespace

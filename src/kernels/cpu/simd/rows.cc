@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/simd/gemm-inl.h"
 #include "kernels/cpu/simd/vector-inl.h"
 
@@ -20,6 +21,23 @@ namespace {
 
 /// Rows that are turned into fp32 at once: they stay in the first-level cache.
 constexpr int kRowBlock = 12;
+
+/// Fetches what the caller reads next, in equal parts between the steps of a pass: a burst of all lines would fill the
+/// core's miss buffers.
+class FetchLines {
+ public:
+  HWY_INLINE FetchLines(const Ahead& ahead, int steps)
+      : at_(ahead.from), end_(ahead.from + ahead.bytes), part_(ahead.bytes / static_cast<size_t>(steps) + 1) {}
+  HWY_INLINE void part() {
+    const uint8_t* const stop = std::min(at_ + part_, end_);
+    for (; at_ < stop; at_ += 64) hwy::Prefetch(at_);
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
+  size_t part_;
+};
 
 /// Heads that one pass over the rows serves.
 constexpr int kDotHeads = kWideRegisters ? 8 : 6;
@@ -114,11 +132,13 @@ HWY_INLINE void convert_rows(const Element* rows, int count, float* out) {
 /// scores[h * stride + t] = q_h . row_t * (scale ? scale[t] : 1), t in [0, n). q: [kHeads] rows of kQueryStride.
 template <int kHeads, class Element>
 HWY_INLINE void dot_rows(const Element* HWY_RESTRICT rows, int n, int head_dim, const float* HWY_RESTRICT q, int stride,
-                         const float* scale, float* scores) {
+                         const float* scale, float* scores, const Ahead& ahead) {
   const DF4 d4;
   constexpr int kRows = dot_rows_at_once<kHeads, Element>();
   alignas(16) float dots[(kRows * kHeads + 3) / 4 * 4];
+  FetchLines fetch(ahead, (n + kRows - 1) / kRows);
   for (int t = 0; t < n; t += kRows) {
+    fetch.part();
     const Element* row[kRows];  // rows past the end repeat the last one
     for (int i = 0; i < kRows; ++i) row[i] = rows + static_cast<ptrdiff_t>(std::min(t + i, n - 1)) * head_dim;
     dot_block<kHeads, kRows>(row, head_dim, q, dots);
@@ -140,19 +160,19 @@ HWY_INLINE void dot_rows(const Element* HWY_RESTRICT rows, int n, int head_dim, 
 
 template <class Element>
 HWY_INLINE void dot_heads(int heads, const Element* rows, int n, int head_dim, const float* q, int stride,
-                          const float* scale, float* scores) {
+                          const float* scale, float* scores, const Ahead& ahead) {
   switch (heads) {
-    case 1: return dot_rows<1>(rows, n, head_dim, q, stride, scale, scores);
-    case 2: return dot_rows<2>(rows, n, head_dim, q, stride, scale, scores);
-    case 3: return dot_rows<3>(rows, n, head_dim, q, stride, scale, scores);
-    case 4: return dot_rows<4>(rows, n, head_dim, q, stride, scale, scores);
-    case 5: return dot_rows<5>(rows, n, head_dim, q, stride, scale, scores);
-    case 6: return dot_rows<6>(rows, n, head_dim, q, stride, scale, scores);
+    case 1: return dot_rows<1>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    case 2: return dot_rows<2>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    case 3: return dot_rows<3>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    case 4: return dot_rows<4>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    case 5: return dot_rows<5>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    case 6: return dot_rows<6>(rows, n, head_dim, q, stride, scale, scores, ahead);
     default: break;
   }
   if constexpr (kDotHeads > 6) {
-    if (heads == 7) return dot_rows<7>(rows, n, head_dim, q, stride, scale, scores);
-    dot_rows<8>(rows, n, head_dim, q, stride, scale, scores);
+    if (heads == 7) return dot_rows<7>(rows, n, head_dim, q, stride, scale, scores, ahead);
+    dot_rows<8>(rows, n, head_dim, q, stride, scale, scores, ahead);
   }
 }
 
@@ -162,15 +182,17 @@ HWY_NOINLINE void row_scores(const Element* rows, int n, const QueryGroup& q, in
   alignas(64) float query[kMaxGroup * kQueryStride];
   for (int h = 0; h < q.group; ++h) std::copy_n(q.rows + h * q.head_dim, q.head_dim, query + h * kQueryStride);
   const int passes = (q.group + kDotHeads - 1) / kDotHeads;
-  if (passes == 1) return dot_heads(q.group, rows, n, q.head_dim, query, stride, scale, scores);
+  if (passes == 1) return dot_heads(q.group, rows, n, q.head_dim, query, stride, scale, scores, q.ahead);
+  FetchLines fetch(q.ahead, (n + kRowBlock - 1) / kRowBlock);
   alignas(64) float block[kRowBlock * format::kMaxHeadDim];
   for (int t = 0; t < n; t += kRowBlock) {
     const int count = std::min(kRowBlock, n - t);
+    fetch.part();
     convert_rows(rows + static_cast<ptrdiff_t>(t) * q.head_dim, count * q.head_dim, block);
     for (int pass = 0, h = 0; pass < passes; ++pass) {
       const int heads = (q.group - h) / (passes - pass);
       dot_heads(heads, static_cast<const float*>(block), count, q.head_dim, query + h * kQueryStride, stride,
-                scale != nullptr ? scale + t : nullptr, scores + h * stride + t);
+                scale != nullptr ? scale + t : nullptr, scores + h * stride + t, {});
       h += heads;
     }
   }
@@ -179,10 +201,12 @@ HWY_NOINLINE void row_scores(const Element* rows, int n, const QueryGroup& q, in
 /// acc += p . rows; p: [group] rows of `stride`.
 template <class Element>
 HWY_NOINLINE void row_accumulate(const Element* rows, int n, int head_dim, int group, int stride, const float* p,
-                                 float* acc) {
+                                 float* acc, const Ahead& ahead) {
   alignas(64) float block[kRowBlock * format::kMaxHeadDim];
+  FetchLines fetch(ahead, (n + kRowBlock - 1) / kRowBlock);
   for (int t = 0; t < n; t += kRowBlock) {
     const int count = std::min(kRowBlock, n - t);
+    fetch.part();
     convert_rows(rows + static_cast<ptrdiff_t>(t) * head_dim, count * head_dim, block);
     gemm_in_place(group, head_dim, count, p + t, stride, block, head_dim, acc, head_dim, true);
   }
@@ -193,15 +217,20 @@ void f16_scores(const uint16_t* k, int n, const QueryGroup& q, int stride, float
 }
 
 void f16_accumulate(const uint16_t* v, int n, int head_dim, int group, int stride, const float* p, float* acc) {
-  row_accumulate(v, n, head_dim, group, stride, p, acc);
+  row_accumulate(v, n, head_dim, group, stride, p, acc, {});
 }
 
 void k_scores_f16(const uint8_t* tile, const QueryGroup& q, float* scores) {
   row_scores(reinterpret_cast<const uint16_t*>(tile), kTileTokens, q, kTileTokens, nullptr, scores);
 }
 
+void v_accumulate_ahead_f16(const uint8_t* tile, int head_dim, int group, const float* p, float* acc,
+                            const Ahead& ahead) {
+  row_accumulate(reinterpret_cast<const uint16_t*>(tile), kTileTokens, head_dim, group, kTileTokens, p, acc, ahead);
+}
+
 void v_accumulate_f16(const uint8_t* tile, int head_dim, int group, const float* p, float* acc) {
-  row_accumulate(reinterpret_cast<const uint16_t*>(tile), kTileTokens, head_dim, group, kTileTokens, p, acc);
+  v_accumulate_ahead_f16(tile, head_dim, group, p, acc, {});
 }
 
 /// The scale of each token of an fp8 tile, for values as load_e4m3 gives them.
@@ -218,7 +247,8 @@ void k_scores_fp8(const uint8_t* tile, const QueryGroup& q, float* scores) {
   row_scores(reinterpret_cast<const E4m3*>(tile), kTileTokens, q, kTileTokens, scales, scores);
 }
 
-void v_accumulate_fp8(const uint8_t* tile, int head_dim, int group, const float* p, float* acc) {
+void v_accumulate_ahead_fp8(const uint8_t* tile, int head_dim, int group, const float* p, float* acc,
+                            const Ahead& ahead) {
   const DF df;
   alignas(64) float scales[kTileTokens];
   alignas(64) float weights[kMaxGroup * kTileTokens];
@@ -226,7 +256,11 @@ void v_accumulate_fp8(const uint8_t* tile, int head_dim, int group, const float*
   for (int i = 0; i < group * kTileTokens; i += kLanes) {
     hn::Store(hn::Mul(hn::LoadU(df, p + i), hn::Load(df, scales + i % kTileTokens)), df, weights + i);
   }
-  row_accumulate(reinterpret_cast<const E4m3*>(tile), kTileTokens, head_dim, group, kTileTokens, weights, acc);
+  row_accumulate(reinterpret_cast<const E4m3*>(tile), kTileTokens, head_dim, group, kTileTokens, weights, acc, ahead);
+}
+
+void v_accumulate_fp8(const uint8_t* tile, int head_dim, int group, const float* p, float* acc) {
+  v_accumulate_ahead_fp8(tile, head_dim, group, p, acc, {});
 }
 
 }  // namespace
@@ -236,6 +270,8 @@ void fill_rows(Kernels& table) {
   table.k_scores[static_cast<size_t>(KCodec::kFp8)] = k_scores_fp8;
   table.v_accumulate[static_cast<size_t>(VCodec::kF16)] = v_accumulate_f16;
   table.v_accumulate[static_cast<size_t>(VCodec::kFp8)] = v_accumulate_fp8;
+  table.v_accumulate_ahead[static_cast<size_t>(VCodec::kF16)] = v_accumulate_ahead_f16;
+  table.v_accumulate_ahead[static_cast<size_t>(VCodec::kFp8)] = v_accumulate_ahead_fp8;
   table.f16_scores = f16_scores;
   table.f16_accumulate = f16_accumulate;
 }

@@ -24,21 +24,21 @@ Kernels make_table(const char* name, std::initializer_list<Fill> parts) {
 const Kernels& avx2_table() {
   using namespace N_AVX2;
   static const Kernels table =
-      make_table("avx2", {fill_planar, fill_rows, fill_dense, fill_rotation, fill_decode, fill_encode});
+      make_table("avx2", {fill_planar, fill_rows, fill_dense, fill_curve, fill_rotation, fill_decode, fill_encode});
   return table;
 }
 
 const Kernels& avx512_table() {
   using namespace N_AVX3;
   static const Kernels table =
-      make_table("avx512", {fill_planar, fill_rows, fill_dense, fill_rotation, fill_decode, fill_encode});
+      make_table("avx512", {fill_planar, fill_rows, fill_dense, fill_curve, fill_rotation, fill_decode, fill_encode});
   return table;
 }
 
 const Kernels& avx512vnni_table() {
   using namespace N_AVX3_DL;
   static const Kernels table =
-      make_table("avx512vnni", {fill_planar, fill_rows, fill_dense, fill_rotation, fill_decode, fill_encode});
+      make_table("avx512vnni", {fill_planar, fill_rows, fill_dense, fill_curve, fill_rotation, fill_decode, fill_encode});
   return table;
 }
 

@@ -13,6 +13,7 @@
   void fill_planar(Kernels& table);       \
   void fill_rows(Kernels& table);         \
   void fill_dense(Kernels& table);        \
+  void fill_curve(Kernels& table);        \
   void fill_rotation(Kernels& table);     \
   void fill_decode(Kernels& table);       \
   void fill_encode(Kernels& table);       \

@@ -81,9 +81,9 @@ HWY_INLINE void load_e4m3(const uint8_t* p, VF out[kParts]) {
   const auto code = hn::BitCast(d16, hn::PromoteTo(hn::FixedTag<uint16_t, 16>(), hn::LoadU(DU8x16(), p)));
   const auto placed = hn::ShiftRight<1>(hn::ShiftLeft<8>(code));
   const auto finite = hn::And(placed, hn::Set(d16, static_cast<int16_t>(0xbf80)));
-  const auto is_nan =
-      hn::VecFromMask(d16, hn::Eq(hn::Or(code, hn::Set(d16, int16_t{0x80})), hn::Set(d16, int16_t{0xff})));
-  const auto half = hn::Or(finite, hn::And(is_nan, hn::Set(d16, int16_t{0x7c00})));
+  // NaN has all bits below the sign: one more unit carries into the top exponent bit, and into no other code's.
+  const auto carried = hn::And(hn::Add(finite, hn::Set(d16, int16_t{0x80})), hn::Set(d16, int16_t{0x4000}));
+  const auto half = hn::Or(finite, carried);
   const hn::FixedTag<hwy::float16_t, 16> dh;
 #if HWY_TARGET == HWY_AVX2
   const hn::Half<decltype(dh)> dh8;
