@@ -2,17 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "poison.h"
 #include "support.h"
 
 namespace varve::attention::test {
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class Robust : public testing::TestWithParam<const kernels::Kernels*> {};
 
